@@ -1,0 +1,89 @@
+"""The two visitors of the tile IR: `walk` goes over nodes, `rewrite` builds changed ones."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+from functools import lru_cache
+from typing import Any, TypeVar
+
+from croq_magic.compiler import ir
+
+T = TypeVar("T")
+_LEAVES = (ir.Buffer, ir.Fragment, ir.Event)  # compared by identity; a rewrite maps them only when asked to
+
+
+@lru_cache(maxsize=None)
+def _fields(cls: type) -> tuple[str, ...]:
+    skipped = ("span", "lower", "upper")
+    return tuple(f.name for f in dataclasses.fields(cls) if f.name not in skipped)
+
+
+def children(node: ir.Node) -> Iterator[ir.Node]:
+    """Direct children, in field order; buffers, fragments and events are leaves."""
+    if isinstance(node, _LEAVES):
+        return
+    for name in _fields(type(node)):
+        yield from _nodes(getattr(node, name))
+
+
+def _nodes(value: Any) -> Iterator[ir.Node]:
+    if isinstance(value, ir.Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+
+
+def walk(root: ir.Node | tuple[Any, ...]) -> Iterator[ir.Node]:
+    """All nodes below and including `root`, parents first."""
+    stack = list(_nodes(root))[::-1]
+    while stack:
+        node = stack.pop()
+        yield node
+        stack.extend(list(children(node))[::-1])
+
+
+def rewrite(root: T, change: Callable[[ir.Node], Any]) -> T:
+    """A copy of `root` (a node or a tuple of nodes) with `change` applied bottom up.
+
+    `change` returns None to keep a node, a node to put in its place, or, for a statement in a body, a tuple of
+    statements (possibly empty). Parts without a change are shared with the input.
+    """
+    return _rewrite(root, change)  # type: ignore[no-any-return]
+
+
+def _rewrite(value: Any, change: Callable[[ir.Node], Any]) -> Any:
+    if isinstance(value, tuple):
+        out: list[Any] = []
+        changed = False
+        for item in value:
+            new = _rewrite(item, change)
+            changed = changed or new is not item
+            if isinstance(item, ir.Stmt) and isinstance(new, tuple):
+                out.extend(new)
+            else:
+                out.append(new)
+        return tuple(out) if changed else value
+    if not isinstance(value, ir.Node):
+        return value
+    node = value
+    if not isinstance(node, _LEAVES):
+        updates = {}
+        for name in _fields(type(node)):
+            old = getattr(node, name)
+            if isinstance(old, (ir.Node, tuple)):
+                new = _rewrite(old, change)
+                if new is not old:
+                    updates[name] = new
+        if updates:
+            node = dataclasses.replace(node, **updates)  # type: ignore[type-var]
+    result = change(node)
+    return node if result is None else result
+
+
+def substitute(root: T, values: dict[ir.Var, ir.Expr]) -> T:
+    """A copy of `root` with variables replaced by expressions."""
+    if not values:
+        return root
+    return rewrite(root, lambda node: values.get(node) if isinstance(node, ir.Var) else None)
