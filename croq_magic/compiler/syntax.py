@@ -1,0 +1,1069 @@
+"""The syntax tree: one class for each construct of the language, named with the grammar's own words.
+
+Nodes are frozen, compare by identity (so they can be keys of a dict) and carry the `span` of their text. Names that
+are declared or assigned carry their own span (`Name`). `walk()` visits a tree, `dump()` prints it for tests and
+for `--emit syntax`. Nothing here knows types: `x[2]` is a `BufferRef` until a name says that `x` is a shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+from typing import Any, Literal
+
+from croq_magic.compiler.source import Span
+
+Storage = Literal["global", "shared", "local"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Node:
+    span: Span
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Name(Node):
+    """An identifier where it is declared, assigned or referred to."""
+
+    text: str
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ElemType(Node):
+    """A scalar type word. `name` is canonical (`half` is "f16", `float` is "f32"); `word` is as written.
+
+    `int` and `bool` keep their names: "int" is not "s32" (types-and-shapes section 2).
+    """
+
+    name: str
+    word: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StorageWord(Node):
+    word: Storage
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Level(Node):
+    """`device`, `cluster`, `block`, `group-4`, `group`, `thread` or `term`."""
+
+    word: str
+
+
+# ---- expressions -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Expr(Node):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IntLit(Expr):
+    """`type` follows from suffix and size: "int", "s64", "u32" or "u64"."""
+
+    value: int
+    type: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FloatLit(Expr):
+    value: float
+    is_f32: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BoolLit(Expr):
+    value: bool
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class StringLit(Expr):
+    """Neighbouring strings are joined and escapes replaced."""
+
+    value: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class InfLit(Expr):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NullPtr(Expr):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wildcard(Expr):
+    """`_` as an argument of a view."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NameRef(Expr):
+    """A name used as a value."""
+
+    text: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BufferRef(Expr):
+    """`t[i][j]`, `f.data`, `f.data[i]`, `f.mdata`. As the base of a view, an element or `.span` also a plain name.
+
+    In a shape context a `BufferRef` with one subscript may turn out to be a derivation of a one-dimensional shape:
+    see `as_derivation`.
+    """
+
+    name: Name
+    subscripts: tuple[Expr, ...] = ()
+    data: Literal["data", "mdata"] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpanOf(Expr):
+    """`x.span`, `f.data.span`, `t[0].span`."""
+
+    base: BufferRef
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ElemRef(Expr):
+    """`x.at(i, j)`, `f.data.at(i)`, `t[k].at(i)`; for an event array the generation: `e.at(k)`."""
+
+    base: BufferRef
+    index: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TupleLit(Expr):
+    """`{a, b}`: an ituple."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ShapeLit(Expr):
+    """`[a, b]`: a shape."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class DimRef(Expr):
+    """`(k)` inside a derivation: dimension `k` of its base."""
+
+    index: int
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Derivation(Expr):
+    """`s[(0), (1) / 2]` or `x.span[...]` (kind "shape"), `t {(1), (0)}` (kind "ituple")."""
+
+    base: NameRef | SpanOf
+    items: tuple[Expr, ...]
+    kind: Literal["shape", "ituple"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pick(Expr):
+    """`e(k)`: element `k` of a shape or an ituple, or value `k` of a bounded integer; `index` may be negative."""
+
+    base: Expr
+    index: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Extent(Expr):
+    """`#p`."""
+
+    name: Name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Paren(Expr):
+    """`(e)`. Kept, because `(k)` in a derivation and warnings about precedence need it."""
+
+    inner: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Unary(Expr):
+    """Prefix `! ~ - + ++ --`."""
+
+    op: str
+    operand: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Postfix(Expr):
+    """`k++`, `k--`."""
+
+    op: Literal["++", "--"]
+    operand: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Binary(Expr):
+    """Every infix operator, `#` (compose) and `#+ #- #* #/ #%` included."""
+
+    op: str
+    left: Expr
+    right: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Ternary(Expr):
+    condition: Expr
+    then: Expr
+    other: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Count(Expr):
+    """`|e|`: the number of elements of a span, a shape or a shape expression."""
+
+    operand: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SizeOf(Expr):
+    """`|f16|`: the bytes of one element."""
+
+    type: ElemType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Builtin(Expr):
+    """A mathematical function, `cdiv`, `__alignup` or `__aligndown`. The number of arguments is not checked here."""
+
+    name: Name
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Cast(Expr):
+    """`__to<f32>(e)`, or `__to<"T*">(e)` with a string."""
+
+    type: ElemType | StringLit
+    operand: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AddressOf(Expr):
+    """`&x`, `&x.at(i)`: an argument of a call only."""
+
+    operand: NameRef | BufferRef | ElemRef
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class QName(Node):
+    """`f` or `a::b::f`."""
+
+    parts: tuple[Name, ...]
+
+    @property
+    def text(self) -> str:
+        return "::".join(part.text for part in self.parts)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TypeArg(Expr):
+    """A type word as a template argument."""
+
+    type: ElemType
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class NameArg(Expr):
+    """A qualified name with `::` as a template argument."""
+
+    name: QName
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CallLike(Expr):
+    """`CallExpr`, `IntrinsicCall`, `AtomicCall`, `BarrierCall`: a statement or a whole right-hand side, never an
+    operand. The parser lets them stand in expressions; the checker explains (CAL06)."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CallExpr(CallLike):
+    """`call f<T, 4>(a, b)`."""
+
+    callee: QName
+    template_args: tuple[Expr, ...]
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class IntrinsicCall(CallLike):
+    """`hw_go(1)`, `vendor::op(a, b)`: a call without `call`. Whether it is registered is the checker's business.
+
+    `x = hw_read(3)` with one plain argument looks like `x = s(3)` and is parsed as `Pick`.
+    """
+
+    callee: QName
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AtomicCall(CallLike):
+    """`__atomic_add(x.at(i), 1)`; `name` has the prefix."""
+
+    name: Name
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BarrierCall(CallLike):
+    """`__bar_sync(id, n)`, `__bar_arrive(id, n)`."""
+
+    name: Name
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Select(Expr):
+    """`select(c, v0, v1, ...)`: right-hand side, destination or source of a transfer."""
+
+    selector: Expr
+    choices: tuple[Expr, ...]
+
+
+# ---- views -----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ViewOp(Node):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ChunkAt(ViewOp):
+    """`.chunkat(p, _)`."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Chunk(ViewOp):
+    """`.chunk(4, 1).at(n, 0)`."""
+
+    counts: tuple[Expr, ...]
+    at: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Subspan(ViewOp):
+    """`.subspan(e, f : s, t).step(a, b).at(i, j)`, `.modspan(...)`. What is not written is None."""
+
+    kind: Literal["subspan", "modspan"]
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...] | None = None
+    step: tuple[Expr, ...] | None = None
+    at: tuple[Expr, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Window(ViewOp):
+    """`.view(e, f : s, t).from(i, j)`."""
+
+    extents: tuple[Expr, ...]
+    strides: tuple[Expr, ...] | None = None
+    origin: tuple[Expr, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpanAs(ViewOp):
+    """`.span_as([a, b])`; `items` are as written, so one `ShapeLit` or a list."""
+
+    items: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Squeeze(ViewOp):
+    """`.sqz()`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ZeroFill(ViewOp):
+    """`.zfill` at the end of a source."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class View(Expr):
+    """A buffer and operations on it, left to right. Where the grammar says `view` (transfers, matrix operands) a
+    plain buffer is a `View` without operations; elsewhere it is a `NameRef` or a `BufferRef`."""
+
+    base: BufferRef
+    ops: tuple[ViewOp, ...] = ()
+
+
+# ---- statements: declarations and assignments ------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Stmt(Node):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Block(Stmt):
+    """`{ ... }`. Bodies that are one statement without braces are that statement."""
+
+    body: tuple[Stmt, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Empty(Stmt):
+    """A stray `;`, or the body of `while (e);`."""
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MdspanDecl(Stmt):
+    """`s : [4, 2]`, `mdspan<2> s : x.span`. `keyword` tells whether `mdspan` is written."""
+
+    name: Name
+    value: Expr
+    rank: IntLit | None = None
+    keyword: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ItupleDecl(Stmt):
+    """`ituple<2> t = {1, 2}`. Without the keyword it is an `Assign`."""
+
+    name: Name
+    value: Expr
+    rank: IntLit | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScalarItem(Node):
+    """`k`, `k = e` or `k {e}`."""
+
+    name: Name
+    value: Expr | None
+    braces: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ScalarDecl(Stmt):
+    """`mutable s32 k = 0, j`, `mutable k = 2`. A storage word is a mistake that the checker reports (STO03)."""
+
+    mutable: bool
+    type: ElemType | None
+    items: tuple[ScalarItem, ...]
+    storage: StorageWord | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class BufferItem(Node):
+    """`t`, `t[3]`, `t {0}` in a declaration of spans or fragments."""
+
+    name: Name
+    array: tuple[Expr, ...] = ()
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class SpanDecl(Stmt):
+    """`shared f32 [16, K] a, b[2] {0}`."""
+
+    storage: StorageWord | None
+    type: ElemType
+    dims: tuple[Expr, ...]
+    items: tuple[BufferItem, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FragDecl(Stmt):
+    """`frag f32 [16, 8] c`, `frag f32 [auto] c`, `frag.f32 c {0}`, `frag c {0}`. `dims` None stands for `[auto]` and
+    for forms without a shape."""
+
+    type: ElemType | None
+    dims: tuple[Expr, ...] | None
+    items: tuple[BufferItem, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EventItem(Node):
+    """`e`, `e[2]`, `e = ready`; `initial` is the word after `=`."""
+
+    name: Name
+    array: tuple[Expr, ...] = ()
+    initial: Name | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class EventDecl(Stmt):
+    """`shared event<4> e, r[3] = ready`."""
+
+    storage: StorageWord | None
+    count: IntLit | None
+    items: tuple[EventItem, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assign(Stmt):
+    """`x = e`, `x.at(i) += e`. `value` may be a `View`, a `Select` or a `CallLike`."""
+
+    target: NameRef | BufferRef | ElemRef
+    op: str
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assigns(Stmt):
+    """`a = 1, b = 2`: two or more assignments from left to right."""
+
+    items: tuple[Assign, ...]
+
+
+# ---- statements: structure -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Attribute(Node):
+    """`[[launch_bounds(128, 2)]]`, `[[maxnreg(64)]]`."""
+
+    name: Name
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AxisGroup(Node):
+    """One part of a `parallel` between commas: one level.
+
+    `by 2` has no names; `p by 16` has names (p); `{a, b} by [3, 4]` has `braced`; `t = {a, b} by ...` has `whole` t.
+    `bounds` are the items between the brackets, or the one expression.
+    """
+
+    names: tuple[Name, ...]
+    whole: Name | None
+    bounds: tuple[Expr, ...]
+    braced: bool = False
+    level: Level | None = None
+    device: Name | None = None
+    cooperative: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Parallel(Stmt):
+    attributes: tuple[Attribute, ...]
+    is_async: bool
+    stream: Name | None
+    groups: tuple[AxisGroup, ...]
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Binding(Node):
+    """`v in 8` (whole v), `{i, j} in [4, 8]` (names), `v = {i, j} in [4, 8]` (both)."""
+
+    names: tuple[Name, ...]
+    whole: Name | None
+    bound: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Tie(Node):
+    """`a <-> b`."""
+
+    left: Name
+    right: Name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class With(Stmt):
+    bindings: tuple[Binding, ...]
+    ties: tuple[Tie, ...]
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Range(Node):
+    """`k`, `k(l:u:s)`, `c = k(1:)`: `name` is iterated, `alias` is what the body calls it. What is missing is None."""
+
+    name: Name
+    alias: Name | None = None
+    lower: Expr | None = None
+    upper: Expr | None = None
+    step: IntLit | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Hint(Node):
+    """`unroll`, `unroll(4)`, `vectorize(i, 8)`."""
+
+    kind: Literal["unroll", "vectorize"]
+    axis: Name | None = None
+    factor: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Foreach(Stmt):
+    """Either bindings (`foreach i in 4`) or ranges of names that are bound already (`foreach i, j(1:)`)."""
+
+    bindings: tuple[Binding, ...]
+    ranges: tuple[Range, ...]
+    hints: tuple[Hint, ...]
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class While(Stmt):
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class If(Stmt):
+    condition: Expr
+    then: Stmt
+    other: Stmt | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class InThreads(Stmt):
+    is_async: bool
+    condition: Expr
+    body: Stmt
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Apply(Stmt):
+    """`apply {i, j} in s.span stmt`."""
+
+    names: tuple[Name, ...]
+    subject: Name
+    body: Stmt
+
+
+# ---- statements: data movement ---------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PadConfig(Node):
+    """`<{low}, {high}, {mid}, value>`."""
+
+    low: tuple[Expr, ...]
+    high: tuple[Expr, ...]
+    mid: tuple[Expr, ...]
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class TransposeConfig(Node):
+    """`<1, 0>`."""
+
+    order: tuple[int, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Modifier(Node):
+    """A suffix of a transfer: "swiz", "zfill", "multicast", "evict_first", "evict_last", "promote", "sp"."""
+
+    name: str
+    args: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Dma(Stmt):
+    """`f = dma.copy.async.swiz<128> x.chunkat(p) => shared after e`."""
+
+    result: Name | None
+    engine: Literal["dma", "tma"]
+    op: Literal["copy", "load", "pad", "transp"]
+    config: PadConfig | TransposeConfig | None
+    is_async: bool
+    modifiers: tuple[Modifier, ...]
+    source: View | Select
+    destination: View | StorageWord | Select
+    after: Name | None = None
+
+    def modifier(self, name: str) -> Modifier | None:
+        return next((modifier for modifier in self.modifiers if modifier.name == name), None)
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Placeholder(Stmt):
+    """`f = dma.any`."""
+
+    result: Name
+    engine: Literal["dma", "tma"]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MapView(Stmt):
+    """`m = g.map<local>(offset, length)`."""
+
+    result: Name
+    source: View
+    kind: Literal["map", "remap"]
+    offset: Expr
+    length: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Waitable(Node):
+    """A future or an event: `f`, `e[i]`, `e.at(k)`."""
+
+    name: Name
+    subscripts: tuple[Expr, ...] = ()
+    at: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Wait(Stmt):
+    items: tuple[Waitable, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Trigger(Stmt):
+    cluster: bool
+    items: tuple[Waitable, ...]
+    after: tuple[Waitable, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Swap(Stmt):
+    left: Name
+    right: Name
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Rotate(Stmt):
+    names: tuple[Name, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Sync(Stmt):
+    """`sync.shared`, `sync.global`, `sync.local`."""
+
+    storage: StorageWord
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Barrier(Stmt):
+    """`sync.barrier : block`."""
+
+    level: Level
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Fence(Stmt):
+    """`sync.fence : block<shared>`."""
+
+    level: Level
+    storage: StorageWord | None = None
+
+
+# ---- statements: tensor cores ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaFill(Stmt):
+    """`c = mma.fill.f32 v` (result) or `mma.fill c, v` (target)."""
+
+    result: Name | None
+    target: BufferRef | None
+    type: ElemType | None
+    value: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaLoad(Stmt):
+    """`a = mma.load view` (result) or `mma.load view, a` (target)."""
+
+    result: Name | None
+    target: BufferRef | None
+    source: View
+    swizzle: IntLit | None = None
+    is_async: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaMultiply(Stmt):
+    """`mma.row.col c, a, b` with its forms; `scale` is the view and the scalar of `.scale`."""
+
+    result: Name | None
+    a_layout: Literal["row", "col"]
+    b_layout: Literal["row", "col"]
+    accumulator: BufferRef
+    a: View
+    b: View
+    is_async: bool = False
+    sparse: bool = False
+    metadata: View | None = None
+    scale: tuple[View, Expr] | None = None
+    schedule: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaScale(Stmt):
+    """`mma.scale c, sa, sb`."""
+
+    accumulator: BufferRef
+    a_scale: View
+    b_scale: Expr
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaStore(Stmt):
+    """`mma.store c, view`; `mask` holds the rows and, if given, the columns."""
+
+    source: BufferRef
+    destination: View
+    is_async: bool = False
+    transpose: bool = False
+    mask: tuple[Expr, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class MmaCommit(Stmt):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FragReduce(Stmt):
+    """`reduce_max(dst, src, axis)`, `reduce_sum(...)`."""
+
+    kind: Literal["max", "sum"]
+    destination: BufferRef
+    source: BufferRef
+    axis: IntLit
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AllReduce(Stmt):
+    """`all_reduce_sum(f)`."""
+
+    fragment: BufferRef
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class FragCopy(Stmt):
+    """`copy(dst, src)`."""
+
+    destination: BufferRef
+    source: BufferRef
+
+
+# ---- statements: the rest --------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CallStmt(Stmt):
+    call: CallLike
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Return(Stmt):
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Break(Stmt):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Continue(Stmt):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Yield(Stmt):
+    pass
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Assert(Stmt):
+    condition: Expr
+    message: str
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Print(Stmt):
+    """`print(...)`, `println(...)`; with `!` at compile time."""
+
+    newline: bool
+    compile_time: bool
+    args: tuple[Expr, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class CppEscape(Stmt):
+    """`__cpp__("text")`."""
+
+    text: StringLit
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class AsmOperand(Node):
+    """`[n] "=r"(e)`."""
+
+    constraint: str
+    value: Expr
+    name: Name | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Asm(Stmt):
+    volatile: bool
+    template: StringLit
+    outputs: tuple[AsmOperand, ...] = ()
+    inputs: tuple[AsmOperand, ...] = ()
+    clobbers: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class PragmaIntrinsic(Stmt):
+    """`#pragma croq intrinsic prefix hw_`: registers from here to the end of the block."""
+
+    kind: Literal["prefix", "namespace"]
+    name: Name
+
+
+# ---- functions -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ParamDim(Node):
+    """`?` ("any"), `??` ("unbounded"), a symbol ("symbol") or a constant expression ("const")."""
+
+    kind: Literal["any", "unbounded", "symbol", "const"]
+    symbol: str | None = None
+    value: Expr | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ParamShape(Node):
+    """`[M, 16]`; `mdspan<2>` is two "any" dimensions."""
+
+    dims: tuple[ParamDim, ...]
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class ParamType(Node):
+    """Of a parameter or a result. `word` is "void", "auto", "stream", or the name of `type`."""
+
+    word: str
+    type: ElemType | None = None
+    shape: ParamShape | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Param(Node):
+    type: ParamType
+    by_ref: bool
+    name: Name | None
+    storage: StorageWord | None = None
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Function(Node):
+    """`__co__ type name(params) { ... }`; `is_device` for a `__co_device__` function in tileflow syntax."""
+
+    result: ParamType
+    name: Name
+    params: tuple[Param, ...]
+    body: Block
+    is_device: bool = False
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Program:
+    """All tileflow functions of a unit, in the order of the text."""
+
+    functions: tuple[Function, ...]
+
+
+# ---- helpers ---------------------------------------------------------------------------------------------------
+
+
+def strip_parens(expr: Expr) -> Expr:
+    while isinstance(expr, Paren):
+        expr = expr.inner
+    return expr
+
+
+def as_derivation(ref: BufferRef) -> Derivation | None:
+    """`s[(0) / 2]` read as a derivation of the shape `s`, or None if it has `.data` or not exactly one subscript."""
+    if ref.data or len(ref.subscripts) != 1:
+        return None
+    base = NameRef(ref.name.span, ref.name.text)
+    return Derivation(ref.span, base, (dimensions(ref.subscripts[0]),), "shape")
+
+
+def dimensions(item: Expr) -> Expr:
+    """An item of a derivation, with every `(k)` turned into a `DimRef`."""
+    if isinstance(item, Paren) and isinstance(item.inner, IntLit):
+        return DimRef(item.span, item.inner.value)
+    if isinstance(item, Paren):
+        return Paren(item.span, dimensions(item.inner))
+    if isinstance(item, Unary):
+        return Unary(item.span, item.op, dimensions(item.operand))
+    if isinstance(item, Binary):
+        return Binary(item.span, item.op, dimensions(item.left), dimensions(item.right))
+    if isinstance(item, Builtin):
+        return Builtin(item.span, item.name, tuple(map(dimensions, item.args)))
+    return item
+
+
+def children(node: Node) -> Iterator[Node]:
+    """The nodes directly below `node`, in the order of the fields."""
+    for field in fields(node):
+        yield from _nodes(getattr(node, field.name))
+
+
+def _nodes(value: Any) -> Iterator[Node]:
+    if isinstance(value, Node):
+        yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _nodes(item)
+
+
+def walk(node: Node) -> Iterator[Node]:
+    """`node` and everything below it, parents first."""
+    stack = [node]
+    while stack:
+        top = stack.pop()
+        yield top
+        stack.extend(reversed(list(children(top))))
+
+
+def dump(node: Node | Program, indent: int = 0) -> str:
+    """The tree as indented text, one node a line with its position; fields that are None or empty are left out."""
+    pad = "  " * indent
+    if isinstance(node, Program):
+        return "\n".join(dump(function, indent) for function in node.functions)
+    plain, nested = [], []
+    for field in fields(node):
+        value = getattr(node, field.name)
+        if field.name == "span" or value is None or value == () or value is False:
+            continue
+        if isinstance(value, Name | ElemType | StorageWord | Level | QName):
+            plain.append(f"{field.name}={_word(value)}")
+        elif isinstance(value, tuple) and all(isinstance(item, Name) for item in value):
+            plain.append(f"{field.name}=({', '.join(item.text for item in value)})")
+        elif isinstance(value, Node):
+            nested.append(f"{pad}  {field.name}:\n{dump(value, indent + 2)}")
+        elif isinstance(value, tuple) and any(True for _ in _nodes(value)):
+            nested.append("\n".join([f"{pad}  {field.name}:", *(dump(item, indent + 2) for item in _nodes(value))]))
+        else:
+            plain.append(f"{field.name}={value!r}")
+    head = f"{pad}{' '.join([type(node).__name__, *plain])}  @{node.span.line}:{node.span.column}"
+    return "\n".join([head, *nested])
+
+
+def _word(node: Name | ElemType | StorageWord | Level | QName) -> str:
+    if isinstance(node, Name | QName):
+        return node.text
+    return node.name if isinstance(node, ElemType) else node.word
