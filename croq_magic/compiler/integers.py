@@ -131,7 +131,7 @@ def _quotient(a: Poly, b: Poly) -> Poly:
         if low is not None and low >= 0:
             quotient, rest = _split(a, d)
             rest_low, rest_high = _interval(rest)
-            if rest_low is not None and rest_high is not None and 0 <= rest_low and rest_high < d:
+            if rest_low is not None and rest_high is not None and rest_low >= 0 and rest_high < d:
                 return quotient
             if quotient.terms and rest_low is not None and rest_low >= 0:
                 quotient_low, _ = _interval(quotient)
@@ -183,7 +183,7 @@ def expr(p: Poly) -> ir.Expr:
 
 def negate_term(term: ir.Expr) -> ir.Expr:
     if isinstance(term, ir.Const):
-        return constant(-term.value)
+        return constant(-int(term.value))
     return ir.Unary("-", term, S32)
 
 

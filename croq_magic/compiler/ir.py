@@ -8,7 +8,7 @@ Conventions
 - A `Var` is identified by its name, which is unique within a function. Index variables (of regions and loops) and
   dimensions carry their bounds, so interval reasoning needs no environment.
 - Index expressions (coordinates, extents, offsets, loop bounds) are mathematical integers; emitters compute them in
-  64 bits. Everywhere else `Binary` works in its `dtype` (integers wrap, `/` truncates, floats round once per operation).
+  64 bits. Everywhere else `Binary` works in its `dtype` (integers wrap, `/` truncates, floats round per operation).
 - A `View` maps view coordinates to base coordinates (`map`) and to an element offset (`offset`) of its buffer slot.
 - Storage `REGISTER` is a buffer that a pass made: private to the thread that owns it. Its leading extents are those of
   the thread region it belongs to and are indexed by that region's indices; a GPU keeps one element a thread, the CPU
@@ -20,7 +20,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Iterator
-from typing import Any
 
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, S32, DType
@@ -234,17 +233,13 @@ class Stmt(Node):
 Body = tuple[Stmt, ...]
 
 
-def _span() -> Any:
-    return dataclasses.field(default=None, compare=False)
-
-
 @dataclasses.dataclass(frozen=True)
 class Declare(Stmt):
     """Storage comes into being; `init` fills all elements. Executing it again gives unspecified contents."""
 
     buffer: Buffer
     init: Expr | None = None
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -253,7 +248,7 @@ class Let(Stmt):
 
     var: Var
     value: Expr | None
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -262,7 +257,7 @@ class Assign(Stmt):
 
     var: Var
     value: Expr
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -275,7 +270,7 @@ class Store(Stmt):
     value: Expr
     op: str = ""
     checks: tuple[int, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,7 +280,7 @@ class SpanOp(Stmt):
     view: View
     value: Expr | View
     op: str = ""
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -312,13 +307,13 @@ class Copy(Stmt):
     partial: bool = False
     engine: str = "dma"
     hints: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Wait(Stmt):
     tokens: tuple[Token, ...]
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -326,7 +321,7 @@ class Rotate(Stmt):
     """Left rotation of mutable slot variables: what swap and rotate of futures become."""
 
     slots: tuple[Var, ...]
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -335,13 +330,13 @@ class Barrier(Stmt):
 
     scope: Level
     reason: str = ""
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Fence(Stmt):
     scope: Level
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -353,7 +348,7 @@ class Trigger(Stmt):
     order: Expr | None = None
     after: tuple[Token, ...] = ()
     cluster: bool = False
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -362,13 +357,13 @@ class WaitEvent(Stmt):
     slot: tuple[Expr, ...] = ()
     order: Expr | None = None
     spin: bool = False
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class DeclareEvent(Stmt):
     event: Event
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -382,7 +377,7 @@ class Atomic(Stmt):
     expected: Expr | None = None
     result: Var | None = None
     checks: tuple[int, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -409,14 +404,14 @@ class Call(Stmt):
     args: tuple[Expr | View | Fragment | AddressOf | CxxCast, ...]
     template: tuple[str | Expr, ...] = ()
     result: Var | None = None
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Print(Stmt):
     args: tuple[Expr | str, ...]
     newline: bool
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -427,13 +422,13 @@ class Assert(Stmt):
     message: str
     code: str = "RTA06"
     values: tuple[Expr, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class CxxText(Stmt):
     text: str
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -442,7 +437,7 @@ class Asm(Stmt):
     outputs: tuple[tuple[str, str, Node], ...] = ()
     inputs: tuple[tuple[str, str, Expr], ...] = ()
     clobbers: tuple[str, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 # ------------------------------------------------------------------------------------- structured statements
@@ -469,14 +464,14 @@ class For(Stmt):
     body: Body
     kind: LoopKind = LoopKind.SERIAL
     unroll: int = 0
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class While(Stmt):
     condition: Expr
     body: Body
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -484,7 +479,7 @@ class If(Stmt):
     condition: Expr
     then: Body
     other: Body = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -492,24 +487,24 @@ class Scope(Stmt):
     """A bare block: storage declared inside ends with it."""
 
     body: Body
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Break(Stmt):
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Continue(Stmt):
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class Yield(Stmt):
     """Ends the current instance of the innermost region."""
 
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -534,7 +529,7 @@ class Region(Stmt):
     body: Body
     attributes: RegionAttributes = RegionAttributes()
     implied: bool = False
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -544,7 +539,7 @@ class Masked(Stmt):
     predicate: Expr
     body: Body
     is_async: bool = False
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 # ------------------------------------------------------------------------------------------------ tensor cores
@@ -554,7 +549,7 @@ class Masked(Stmt):
 class DeclareFragment(Stmt):
     fragment: Fragment
     init: Expr | None = None
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -567,14 +562,14 @@ class FragmentRef(Node):
 class MmaFill(Stmt):
     target: FragmentRef
     value: Expr
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class MmaLoad(Stmt):
     target: FragmentRef
     view: View
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -590,7 +585,7 @@ class Mma(Stmt):
     scales: tuple[View, Expr] | None = None
     metadata: FragmentRef | None = None
     schedule: tuple[int, ...] = ()
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -598,7 +593,7 @@ class MmaScale(Stmt):
     target: FragmentRef
     row_scale: View
     scale: Expr
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -608,12 +603,12 @@ class MmaStore(Stmt):
     transpose: bool = False
     mask: tuple[Expr, ...] = ()
     is_async: bool = False
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class MmaCommit(Stmt):
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -621,7 +616,7 @@ class FragmentOp(Stmt):
     target: FragmentRef
     op: str
     value: Expr | FragmentRef
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -631,7 +626,7 @@ class Apply(Stmt):
     indices: tuple[Var, ...]
     fragment: FragmentRef
     body: Body
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -642,14 +637,14 @@ class FragmentReduce(Stmt):
     target: FragmentRef
     source: FragmentRef
     axis: int = 0
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class FragmentCopy(Stmt):
     target: FragmentRef
     source: FragmentRef
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 # ------------------------------------------------------------------------------------------------------ functions
@@ -668,14 +663,14 @@ class Launch(Stmt):
     kernel: Kernel
     is_async: bool = False
     stream: str = ""
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
 class SyncHost(Stmt):
     """`sync.global`: waits for every outstanding launch."""
 
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -683,7 +678,7 @@ class Return(Stmt):
     """`value` is a view of a global buffer, a scalar, or nothing."""
 
     value: View | Expr | None = None
-    span: Span | None = _span()
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @dataclasses.dataclass(frozen=True)

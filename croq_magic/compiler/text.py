@@ -16,7 +16,7 @@ _PRECEDENCE = {
     **dict.fromkeys(("<<", ">>"), 7),
     **dict.fromkeys(("<", "<=", ">", ">="), 6),
     **dict.fromkeys(("==", "!="), 5),
-    **{"&": 4, "^": 3, "|": 2, "&&": 1, "||": 0},
+    "&": 4, "^": 3, "|": 2, "&&": 1, "||": 0,
 }
 
 
@@ -80,8 +80,10 @@ def format_element(view: ir.View, index: tuple[ir.Expr, ...], checks: tuple[int,
 def format_view(view: ir.View) -> str:
     """`buffer` for all of it, else `buffer[base coordinates : extents]`, with c0, c1, ... the view's coordinates."""
     name = _slots(view.buffer, view.slot)
-    if view.map == view.coords and view.rank == len(view.buffer.shape) and all(
-        integers.equal(a, b) for a, b in zip(view.extents, view.buffer.shape, strict=True)
+    if (
+        view.map == view.coords
+        and view.rank == len(view.buffer.shape)
+        and all(integers.equal(a, b) for a, b in zip(view.extents, view.buffer.shape, strict=True))
     ):
         text = name
     else:
@@ -242,8 +244,15 @@ _STATEMENTS: tuple[tuple[type, Callable[[_Printer, object], None]], ...] = (
     (ir.For, _Printer.loop),
     (ir.Region, _Printer.region),
     (ir.If, _Printer.conditional),
-    (ir.Let, _plain(lambda s: f"{'mutable' if s.var.role is ir.Role.MUTABLE else 'let'} {s.var.name}: {s.var.dtype}"
-                    + ("" if s.value is None else f" = {format_expr(s.value)}"))),  # fmt: skip
+    (
+        ir.Let,
+        _plain(
+            lambda s: (
+                f"{'mutable' if s.var.role is ir.Role.MUTABLE else 'let'} {s.var.name}: {s.var.dtype}"
+                + ("" if s.value is None else f" = {format_expr(s.value)}")
+            )
+        ),
+    ),  # fmt: skip
     (ir.Assign, _plain(lambda s: f"{s.var.name} = {format_expr(s.value)}")),
     (ir.SpanOp, _plain(lambda s: f"{format_view(s.view)} {s.op}= {format_expr(s.value)}")),
     (ir.While, lambda p, s: p.block(f"while {format_expr(s.condition)}", s.body)),
@@ -254,8 +263,16 @@ _STATEMENTS: tuple[tuple[type, Callable[[_Printer, object], None]], ...] = (
     (ir.Rotate, _plain(lambda s: "rotate " + ", ".join(v.name for v in s.slots))),
     (ir.Trigger, lambda p, s: p.event("trigger", s)),
     (ir.WaitEvent, lambda p, s: p.event("spin" if s.spin else "wait", s)),
-    (ir.DeclareEvent, _plain(lambda s: f"{s.event.storage.value} event {_slots(s.event, ())}"
-                             + "".join(f"[{n}]" for n in s.event.slots) + (" ready" if s.event.ready else ""))),
+    (
+        ir.DeclareEvent,
+        _plain(
+            lambda s: (
+                f"{s.event.storage.value} event {_slots(s.event, ())}"
+                + "".join(f"[{n}]" for n in s.event.slots)
+                + (" ready" if s.event.ready else "")
+            )
+        ),
+    ),
     (ir.Atomic, _Printer.atomic),
     (ir.Call, _Printer.call),
     (ir.Print, _Printer.prints),
@@ -270,10 +287,19 @@ _STATEMENTS: tuple[tuple[type, Callable[[_Printer, object], None]], ...] = (
     (ir.MmaFill, _plain(lambda s: f"mma.fill {format_expr(s.target)}, {format_expr(s.value)}")),
     (ir.MmaLoad, _plain(lambda s: f"mma.load {format_view(s.view)}, {format_expr(s.target)}")),
     (ir.Mma, _Printer.mma),
-    (ir.MmaScale, _plain(lambda s: f"mma.scale {format_expr(s.target)}, {format_view(s.row_scale)}, "
-                         f"{format_expr(s.scale)}")),
-    (ir.MmaStore, _plain(lambda s: f"mma.store{'.transp' if s.transpose else ''} {format_expr(s.source)}, "
-                         f"{format_view(s.view)}" + "".join(f", {format_expr(m)}" for m in s.mask))),
+    (
+        ir.MmaScale,
+        _plain(lambda s: f"mma.scale {format_expr(s.target)}, {format_view(s.row_scale)}, {format_expr(s.scale)}"),
+    ),
+    (
+        ir.MmaStore,
+        _plain(
+            lambda s: (
+                f"mma.store{'.transp' if s.transpose else ''} {format_expr(s.source)}, "
+                f"{format_view(s.view)}" + "".join(f", {format_expr(m)}" for m in s.mask)
+            )
+        ),
+    ),
     (ir.MmaCommit, _plain(lambda s: "mma.commit")),
     (ir.FragmentOp, _plain(lambda s: f"{format_expr(s.target)} {s.op}= {format_expr(s.value)}")),
     (ir.Apply, _apply),

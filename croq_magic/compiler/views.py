@@ -19,9 +19,7 @@ def coordinates(rank: int) -> tuple[ir.Var, ...]:
 
 
 def _bounded(extents: tuple[ir.Expr, ...]) -> tuple[ir.Var, ...]:
-    return tuple(
-        ir.Var(f"c{i}", S32, ir.Role.COORD, integers.ZERO, extent) for i, extent in enumerate(extents)
-    )
+    return tuple(ir.Var(f"c{i}", S32, ir.Role.COORD, integers.ZERO, extent) for i, extent in enumerate(extents))
 
 
 def whole(buffer: ir.Buffer, slot: tuple[ir.Expr, ...] = (), span: Span | None = None) -> ir.View:
@@ -34,7 +32,9 @@ def whole(buffer: ir.Buffer, slot: tuple[ir.Expr, ...] = (), span: Span | None =
     return ir.View(buffer, coords, coords, offset, buffer.shape, slot, True, span=span)
 
 
-def _compose(view: ir.View, inner: tuple[ir.Expr, ...], coords: tuple[ir.Var, ...]) -> tuple[tuple[ir.Expr, ...], ir.Expr]:
+def _compose(
+    view: ir.View, inner: tuple[ir.Expr, ...], coords: tuple[ir.Var, ...]
+) -> tuple[tuple[ir.Expr, ...], ir.Expr]:
     mapping = dict(zip(view.coords, inner, strict=True))
     base = tuple(integers.simplify(substitute(e, mapping)) for e in view.map)
     return base, integers.simplify(substitute(view.offset, mapping))
@@ -50,12 +50,15 @@ def window(
     coords = _bounded(extents)
     inner = tuple(integers.add(o, c) for o, c in zip(origin, coords, strict=True))
     base, offset = _compose(view, inner, coords)
-    full = tuple(
-        integers.equal(extent, parent) for extent, parent in zip(extents, view.extents, strict=True)
-    )
+    full = tuple(integers.equal(extent, parent) for extent, parent in zip(extents, view.extents, strict=True))
     return dataclasses.replace(
-        view, coords=coords, map=base, offset=offset, extents=extents,
-        contiguous=view.contiguous and _is_contiguous(extents, full), span=span or view.span,
+        view,
+        coords=coords,
+        map=base,
+        offset=offset,
+        extents=extents,
+        contiguous=view.contiguous and _is_contiguous(extents, full),
+        span=span or view.span,
     )
 
 
@@ -80,9 +83,7 @@ def strided(
     for o, c, stride in zip(origin, coords, strides, strict=True):
         offset = integers.add(offset, integers.mul(integers.add(o, c), stride))
     base = _delinearise(offset, view.buffer.shape)
-    contiguous = all(
-        integers.equal(a, b) for a, b in zip(strides, integers.row_major(extents), strict=True)
-    )
+    contiguous = all(integers.equal(a, b) for a, b in zip(strides, integers.row_major(extents), strict=True))
     return dataclasses.replace(
         view, coords=coords, map=base, offset=offset, extents=extents, contiguous=contiguous, span=span or view.span
     )
@@ -104,8 +105,12 @@ def reshape(view: ir.View, extents: tuple[ir.Expr, ...], span: Span | None = Non
     for coord, stride in zip(coords, integers.row_major(extents), strict=True):
         offset = integers.add(offset, integers.mul(coord, stride))
     return dataclasses.replace(
-        view, coords=coords, map=_delinearise(offset, view.buffer.shape), offset=integers.simplify(offset),
-        extents=extents, span=span or view.span,
+        view,
+        coords=coords,
+        map=_delinearise(offset, view.buffer.shape),
+        offset=integers.simplify(offset),
+        extents=extents,
+        span=span or view.span,
     )
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
-from functools import lru_cache
 from typing import Any, TypeVar
 
 from croq_magic.compiler import ir
@@ -13,10 +12,16 @@ T = TypeVar("T")
 _LEAVES = (ir.Buffer, ir.Fragment, ir.Event)  # compared by identity; a rewrite maps them only when asked to
 
 
-@lru_cache(maxsize=None)
-def _fields(cls: type) -> tuple[str, ...]:
-    skipped = ("span", "lower", "upper")
-    return tuple(f.name for f in dataclasses.fields(cls) if f.name not in skipped)
+_FIELDS: dict[type[ir.Node], tuple[str, ...]] = {}
+
+
+def _fields(cls: type[ir.Node]) -> tuple[str, ...]:
+    names = _FIELDS.get(cls)
+    if names is None:
+        skipped = ("span", "lower", "upper")
+        names = tuple(f.name for f in dataclasses.fields(cls) if f.name not in skipped)  # type: ignore[arg-type]
+        _FIELDS[cls] = names
+    return names
 
 
 def children(node: ir.Node) -> Iterator[ir.Node]:
