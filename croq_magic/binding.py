@@ -1,0 +1,244 @@
+"""Notebook values bound to the parameters of a tileflow function.
+
+Nothing is converted silently: element type, rank and extents must be those of the declaration. What may differ is the
+layout in memory: an array that is not C-contiguous and aligned is copied in, and back out if the function writes to it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from croq_magic import arguments
+from croq_magic.compiler import evaluate, ir
+from croq_magic.compiler.text import format_expr
+from croq_magic.errors import BindError, CheckError
+
+Shape = tuple[int, ...]
+
+
+def is_written(param: ir.Param) -> bool:
+    """Whether the caller sees what the function stores into the parameter: `&`, `global`, or a store without either."""
+    return param.kind == "span" and (param.in_out or param.written)
+
+
+def signature_text(function: ir.Function) -> str:
+    """`s32 [128, 256] matmul(s32 [128, 256] lhs, s32 [256, 256] rhs)`."""
+    result = function.result
+    if result is None:
+        returned = "void"
+    elif result.extents is None:
+        returned = str(result.dtype)
+    else:
+        returned = f"{result.dtype} [{', '.join(map(format_expr, result.extents))}]"
+    return f"{returned} {function.name}({', '.join(map(arguments.declaration, function.params))})"
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What is known once the extents (and the scalars that extents depend on) are: checked once, then reused."""
+
+    dims: Mapping[str, int]
+    result_shape: Shape | None
+    result_dtype: np.dtype[Any] | None
+
+    def new_result(self) -> np.ndarray | None:
+        """A fresh array of zeros for a returned span; None when the function returns a scalar or nothing."""
+        if self.result_shape is None:
+            return None
+        return np.zeros(self.result_shape, self.result_dtype)
+
+
+@dataclasses.dataclass
+class Bound:
+    """Arguments ready for a launch.
+
+    `values` has one entry per parameter: a C-contiguous array, a Python number, or a stream handle. `written` names the
+    parameters that the function writes to, `in_place` those of them whose arrays it writes directly; `copied_back`
+    holds (the caller's array, the contiguous copy that is written in its place).
+    """
+
+    values: list[Any]
+    plan: Plan
+    written: list[str] = dataclasses.field(default_factory=list)
+    in_place: list[str] = dataclasses.field(default_factory=list)
+    copied_back: list[tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
+
+    def write_back(self) -> None:
+        for target, source in self.copied_back:
+            target[...] = source
+
+
+class Binder:
+    """Checks and binds the arguments of one function."""
+
+    def __init__(self, function: ir.Function) -> None:
+        self.function = function
+        self.params = function.params
+        self.names = [param.name or f"argument {index + 1}" for index, param in enumerate(function.params)]
+        self.required = [name for name, p in zip(self.names, self.params, strict=True) if p.kind != "stream"]
+        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self._scalars = [p.var.name for p in self.params if p.kind == "scalar" and p.var is not None]
+        extents = function.result.extents if function.result and function.result.extents is not None else None
+        self._extents = extents
+        conditions = [check.condition for check in function.checks]
+        shown = [value for check in function.checks for value in check.values]
+        used = set(evaluate.free_variables([*(extents or ()), *conditions, *shown]))
+        # Scalars belong to the key of a plan only where extents or checks depend on them.
+        self.key_scalars = [name for name in self._scalars if name in used]
+        self._result_shape = self._compile(extents) if extents is not None else None
+
+    def _compile(self, expressions: Sequence[ir.Expr]) -> Any:
+        return evaluate.function(expressions, [dim.name for dim in self.function.dims] + self._scalars)
+
+    # ------------------------------------------------------------------------------------------- names and counts
+
+    def arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+        """One value per parameter from positional and keyword arguments; streams may be left out."""
+        name = self.function.name
+        if len(args) > len(self.params):
+            raise BindError(
+                f"{name}: takes {arguments.count(len(self.params), 'argument')}, {len(args)} given\n"
+                f"    declared: {signature_text(self.function)}"
+            )
+        values = dict(zip(self.names, args, strict=False))
+        for key, value in kwargs.items():
+            if key not in self.names:
+                near = arguments.nearest(key, self.names)
+                raise BindError(
+                    f"{name}: has no parameter `{key}`\n    declared: {signature_text(self.function)}"
+                    + (f"\n    hint:     did you mean `{near}`?" if near else "")
+                )
+            if key in values:
+                raise BindError(f"{name}: parameter `{key}` is given twice")
+            values[key] = value
+        missing = [each for each in self.required if each not in values]
+        if missing:
+            raise BindError(
+                f"{name}: {arguments.listing(missing)} {'is' if len(missing) == 1 else 'are'} missing\n"
+                f"    declared: {signature_text(self.function)}"
+            )
+        return [values.get(each) for each in self.names]
+
+    # --------------------------------------------------------------------------------------------------- binding
+
+    def bind(self, values: Sequence[Any], expressions: Mapping[str, str] | None = None) -> Bound:
+        """Checks everything that can be checked before the function runs and returns what to launch it with.
+
+        `expressions` gives, per parameter, the Python text that the value came from (its own name by default); error
+        messages build their suggestion from it. Raises `BindError`, or `CheckError` for a failed entry check.
+        """
+        function, expressions = self.function.name, expressions or {}
+        ready: list[Any] = []
+        arrays: list[tuple[ir.Param, str, np.ndarray, np.ndarray]] = []
+        for param, name, value in zip(self.params, self.names, values, strict=True):
+            place = arguments.Place(function, name, expressions.get(name, name), param)
+            if param.kind == "span":
+                given = arguments.to_array(value, place)
+                array = arguments.to_contiguous(given, place) if is_written(param) else arguments.to_readable(given)
+                arrays.append((param, name, given, array))
+                ready.append(array)
+            elif param.kind == "scalar":
+                ready.append(arguments.to_scalar(value, place))
+            else:
+                ready.append(arguments.to_stream(value, place))
+        plan = self.plan([array.shape for *_, array in arrays], ready)
+        bound = Bound(ready, plan)
+        for param, name, given, array in arrays:
+            if is_written(param):
+                bound.written.append(name)
+                if array is given:
+                    bound.in_place.append(name)
+                else:
+                    bound.copied_back.append((given, array))
+        self._separate(bound, arrays)
+        return bound
+
+    def _separate(self, bound: Bound, arrays: list[tuple[ir.Param, str, np.ndarray, np.ndarray]]) -> None:
+        """Arrays that a function writes to must share memory with no other argument; inputs that do are copied."""
+        for index, (param, name, given, _) in enumerate(arrays):
+            if not is_written(param):
+                continue
+            for other_index, (other, other_name, other_given, other_array) in enumerate(arrays):
+                if other_index == index or not np.shares_memory(given, other_given):
+                    continue
+                if is_written(other):
+                    raise BindError(
+                        f"{self.function.name}: `{name}` and `{other_name}` share memory, "
+                        f"and the function writes to both\n    hint:     pass {other_name}.copy()"
+                    )
+                if np.shares_memory(given, other_array):
+                    place = next(i for i, value in enumerate(bound.values) if value is other_array)
+                    bound.values[place] = other_array.copy()
+
+    # ---------------------------------------------------------------------------------------------- extents, checks
+
+    def plan(self, shapes: Sequence[Shape], values: Sequence[Any]) -> Plan:
+        """The plan for these extents; the first time, symbolic dimensions and entry checks are verified."""
+        key = self.key(shapes, values)
+        found = self._plans.get(key)
+        if found is None:
+            found = self._plans[key] = self._new_plan(shapes, values)
+            if len(self._plans) > 256:  # a loop over ever new extents must not grow without bound
+                del self._plans[next(iter(self._plans))]
+        return found
+
+    def key(self, shapes: Sequence[Shape], values: Sequence[Any]) -> tuple[Any, ...]:
+        scalars = self._scalar_values(values)
+        return (*shapes, *(scalars[name] for name in self.key_scalars))
+
+    def _scalar_values(self, values: Sequence[Any]) -> dict[str, Any]:
+        return {p.var.name: value for p, value in zip(self.params, values, strict=True) if p.kind == "scalar" and p.var}
+
+    def _new_plan(self, shapes: Sequence[Shape], values: Sequence[Any]) -> Plan:
+        dims = self._dims(shapes)
+        environment = {**dims, **self._scalar_values(values)}
+        ordered = [environment[dim.name] for dim in self.function.dims] + [environment[n] for n in self._scalars]
+        for check in self.function.checks:
+            self._entry_check(check, ordered)
+        shape = None
+        if self._result_shape is not None:
+            shape = tuple(int(extent) for extent in self._result_shape(*ordered))
+            for extent, expression in zip(shape, self._extents or (), strict=True):
+                if extent < 1:
+                    where = f"{self.function.name}: extent `{format_expr(expression)}`"
+                    raise CheckError(f"{where} is {extent}; extents are at least 1 [RTA03]")
+        result = self.function.result
+        return Plan(dims, shape, arguments.numpy_dtype(result.dtype) if result else None)
+
+    def _dims(self, shapes: Sequence[Shape]) -> dict[str, int]:
+        """Values of the symbolic dimensions; every occurrence must agree (RTA01)."""
+        seen: dict[str, tuple[int, str, int]] = {}
+        spans = [(p, n) for p, n in zip(self.params, self.names, strict=True) if p.kind == "span"]
+        for (param, name), shape in zip(spans, shapes, strict=True):
+            for axis, (extent, actual) in enumerate(zip(param.extents, shape, strict=True)):
+                if not isinstance(extent, ir.Var):
+                    continue
+                if actual < 1:
+                    raise BindError(
+                        f"{self.function.name}: parameter `{name}` dim {axis} is {actual}; extents are at least 1\n"
+                        f"    declared: {arguments.declaration(param)}"
+                    )
+                first, where, where_axis = seen.setdefault(extent.name, (actual, name, axis))
+                if first != actual:
+                    raise BindError(
+                        f"{self.function.name}: dimension {extent.name} is {first} in `{where}` (dim {where_axis}) "
+                        f"but {actual} in `{name}` (dim {axis})\n    declared: {signature_text(self.function)}"
+                    )
+        return {name: actual for name, (actual, _, _) in seen.items()}
+
+    def _entry_check(self, check: ir.Assert, ordered: Sequence[Any]) -> None:
+        try:
+            holds = self._compile([check.condition])(*ordered)[0]
+        except ZeroDivisionError:
+            holds = False
+        if holds:
+            return
+        shown = []
+        for value in check.values:
+            shown.append(f"{format_expr(value)} = {self._compile([value])(*ordered)[0]}")
+        facts = f" ({', '.join(shown)})" if shown else ""
+        raise CheckError(f"{self.function.name}: {check.message}{facts} [{check.code}]")
