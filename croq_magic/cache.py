@@ -1,0 +1,330 @@
+"""The on-disk cache of everything a cell compiles to.
+
+An entry is a folder `<directory>/<key>/` with the files of one build and `entry.json`: their checksums and the parts
+the key was made of (source, options, compiler, processor, package version). It is written under another name and
+renamed, so two processes that write one entry at once both end with a whole entry; an entry whose files do not match
+their checksums is dropped and built again. The folder is private (0700, owned by the user): what is in it is code.
+
+`CROQ_CACHE_DIR` names another folder, `CROQ_CACHE_SIZE` another size limit in MiB (default 256).
+"""
+
+from __future__ import annotations
+
+import atexit
+import dataclasses
+import hashlib
+import json
+import os
+import shutil
+import stat
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, MutableSequence, Sequence
+from pathlib import Path
+from typing import Any
+
+from croq_magic._version import __version__
+
+_MANIFEST = "entry.json"
+_PARTIAL = ".partial-"
+_TOUCH_SECONDS = 3600.0  # an entry's last use is recorded at most once an hour: lookups stay free of writes
+_ABANDONED_SECONDS = 3600.0
+_EVICT_EVERY = 8  # measuring the whole folder at every store would cost more than some builds
+_LOCK = threading.Lock()
+_directories: dict[tuple[str | None, ...], Path] = {}
+_misses: MutableSequence[Miss] = []
+_stores = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+    """One cached build: its files by name, the parts of its key, its size in bytes and its last use (Unix time)."""
+
+    key: str
+    path: Path
+    files: Mapping[str, Path]
+    parts: Mapping[str, str]
+    label: str
+    size: int
+    used: float
+
+    def read(self, name: str) -> bytes:
+        """Contents of one file of the entry."""
+        return self.files[name].read_bytes()
+
+    def __repr__(self) -> str:
+        return f"<cache entry {self.key[:12]} {self.label!r}, {self.size / 1024:.0f} KiB>"
+
+
+@dataclasses.dataclass(frozen=True)
+class Miss:
+    """A lookup that found nothing usable, and why."""
+
+    key: str
+    label: str
+    reason: str
+
+
+def key_of(parts: Mapping[str, str]) -> str:
+    """The content hash of the parts (and of the package version, which is always one of them)."""
+    digest = hashlib.blake2b(digest_size=20)
+    for name, value in sorted({**parts, "package": __version__}.items()):
+        for text in (name, value):
+            data = text.encode("utf-8", "surrogatepass")
+            digest.update(len(data).to_bytes(8, "little") + data)
+    return digest.hexdigest()
+
+
+def directory() -> Path:
+    """The cache folder, made private on first use; a temporary one, removed at exit, where it cannot be used."""
+    names = ("CROQ_CACHE_DIR", "XDG_CACHE_HOME", "HOME")
+    where = tuple(os.environ.get(name) for name in names)
+    with _LOCK:
+        if where not in _directories:
+            _directories[where] = _prepare(_configured())
+        return _directories[where]
+
+
+def _configured() -> Path:
+    if chosen := os.environ.get("CROQ_CACHE_DIR"):
+        return Path(chosen).expanduser()
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        return (Path(base) if base else Path.home() / ".cache") / "croq_magic"
+    except RuntimeError:  # no home folder is known
+        return Path(os.devnull) / "croq_magic"
+
+
+def _prepare(path: Path) -> Path:
+    try:
+        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        info = path.stat()
+        if info.st_uid != os.getuid():
+            raise PermissionError
+        if stat.S_IMODE(info.st_mode) & 0o077:
+            path.chmod(0o700)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+        return path
+    except OSError:
+        fallback = Path(tempfile.mkdtemp(prefix="croq_magic-"))  # mkdtemp makes it 0700
+        owner = os.getpid()  # a forked child must not remove what its parent still uses
+        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(fallback, ignore_errors=True))
+        return fallback
+
+
+def _limit() -> int:
+    try:
+        return int(float(os.environ.get("CROQ_CACHE_SIZE", "256")) * (1 << 20))
+    except ValueError:
+        return 256 << 20
+
+
+def _checksum(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
+
+
+def _load(path: Path, verify: bool) -> Entry | None:
+    """The entry in a folder, or None when it is incomplete or (if `verify`) differs from its checksums."""
+    try:
+        manifest = json.loads((path / _MANIFEST).read_bytes())
+        files = {name: path / name for name in manifest["files"]}
+        size = 0
+        for name, (length, checksum) in manifest["files"].items():
+            size += length
+            if verify:
+                data = files[name].read_bytes()
+                if len(data) != length or _checksum(data) != checksum:
+                    return None
+        used = path.stat().st_mtime
+        return Entry(path.name, path, files, manifest["parts"], manifest["label"], size, used)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def lookup(parts: Mapping[str, str], label: str = "") -> Entry | None:
+    """The entry for these parts, checked against its checksums; a corrupt one is removed. A miss is remembered."""
+    key = key_of(parts)
+    path = directory() / key
+    entry = _load(path, verify=True)
+    if entry is None:
+        corrupt = path.exists()
+        if corrupt:
+            _remove(path)
+        _remember_miss(key, label, parts, corrupt)
+        return None
+    if time.time() - entry.used > _TOUCH_SECONDS:
+        try:
+            os.utime(path)
+        except OSError:
+            pass  # a read-only or vanished entry: only its place in the eviction order suffers
+    return entry
+
+
+def store(parts: Mapping[str, str], files: Mapping[str, bytes | Path], label: str = "") -> Entry:
+    """Puts a build into the cache and returns its entry, which another process may have put there first.
+
+    Where the folder is full or cannot be written, the entry lies in a temporary folder instead.
+    """
+    key = key_of(parts)
+    try:
+        entry = _write(directory(), key, parts, files, label)
+    except OSError:
+        fallback = Path(tempfile.mkdtemp(prefix="croq_magic-"))
+        owner = os.getpid()
+        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(fallback, ignore_errors=True))
+        return _write(fallback, key, parts, files, label)
+    global _stores
+    _stores += 1
+    if _stores % _EVICT_EVERY == 1:
+        _evict(entry.path)
+    return entry
+
+
+def _write(folder: Path, key: str, parts: Mapping[str, str], files: Mapping[str, bytes | Path], label: str) -> Entry:
+    partial = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=folder))
+    try:
+        sums = {}
+        for name, content in files.items():
+            data = content.read_bytes() if isinstance(content, Path) else content
+            (partial / name).write_bytes(data)
+            sums[name] = (len(data), _checksum(data))
+        # Long texts are kept as hashes: enough to tell that one changed.
+        short = {n: v if len(v) <= 400 else "blake2b:" + _checksum(v.encode()) for n, v in parts.items()}
+        manifest = {"label": label, "parts": {**short, "package": __version__}, "files": sums}
+        (partial / _MANIFEST).write_bytes(json.dumps(manifest).encode())
+        target = folder / key
+        for _ in range(3):
+            try:
+                partial.rename(target)
+                break
+            except OSError:  # somebody was first
+                present = _load(target, verify=True)
+                if present is not None:
+                    return present
+                _remove(target)
+        entry = _load(target, verify=False)
+        if entry is None:
+            raise OSError(f"cannot write the cache entry {key}")
+        return entry
+    finally:
+        shutil.rmtree(partial, ignore_errors=True)
+
+
+def drop(entry: Entry) -> None:
+    """Removes one entry."""
+    _remove(entry.path)
+
+
+def _remove(path: Path) -> None:
+    """Takes an entry away in one step, so that nobody meets half of it."""
+    try:
+        trash = Path(tempfile.mkdtemp(prefix=_PARTIAL, dir=path.parent))
+        path.rename(trash / "gone")
+        shutil.rmtree(trash, ignore_errors=True)
+    except OSError:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _evict(keep: Path) -> None:
+    """Drops the entries used longest ago until the rest fits into the size limit."""
+    now = time.time()
+    for leftover in directory().glob(_PARTIAL + "*"):
+        try:
+            if now - leftover.stat().st_mtime > _ABANDONED_SECONDS:
+                shutil.rmtree(leftover, ignore_errors=True)
+        except OSError:
+            continue
+    entries = _scan()
+    total, limit = sum(entry.size for entry in entries), _limit()
+    for entry in sorted(entries, key=lambda e: e.used):
+        if total <= limit:
+            return
+        if entry.path != keep:
+            _remove(entry.path)
+            total -= entry.size
+
+
+def _remember_miss(key: str, label: str, parts: Mapping[str, str], corrupt: bool) -> None:
+    reason = "the stored entry was damaged" if corrupt else _difference(label, parts)
+    with _LOCK:
+        _misses.append(Miss(key, label, reason))
+        del _misses[:-100]
+
+
+def _difference(label: str, parts: Mapping[str, str]) -> str:
+    """What sets these parts apart from the entry most like them."""
+    wanted = {**parts, "package": __version__}
+    wanted = {n: v if len(v) <= 400 else "blake2b:" + _checksum(v.encode()) for n, v in wanted.items()}
+    best: Sequence[str] | None = None
+    old: Mapping[str, str] = {}
+    for entry in _scan():
+        if entry.label != label or set(entry.parts) != set(wanted):
+            continue
+        changed = [name for name in wanted if entry.parts[name] != wanted[name]]
+        if best is None or len(changed) < len(best):
+            best, old = changed, entry.parts
+    if best is None:
+        return "nothing like it was compiled before"
+    if not best:
+        return "it was removed to keep the cache within its size limit, or cleared"
+    shown = [
+        f"{name} changed"
+        + (
+            f" ({old[name]} -> {wanted[name]})"
+            if len(old[name]) + len(wanted[name]) < 120
+            and "blake2b:" not in old[name] + wanted[name]
+            and "\n" not in old[name]
+            else ""
+        )
+        for name in best
+    ]
+    return ", ".join(shown)
+
+
+def _scan() -> tuple[Entry, ...]:
+    entries = []
+    try:
+        names = [item.path for item in os.scandir(directory()) if not item.name.startswith(".")]
+    except OSError:
+        return ()
+    for name in names:
+        entry = _load(Path(name), verify=False)
+        if entry is not None:
+            entries.append(entry)
+    return tuple(sorted(entries, key=lambda e: -e.used))
+
+
+def list() -> Sequence[Entry]:  # noqa: A001 - read as croq_magic.cache.list
+    """All entries, the most recently used first."""
+    return _scan()
+
+
+def misses() -> Sequence[Miss]:
+    """The lookups of this process that had to build, oldest first (the last 100)."""
+    with _LOCK:
+        return tuple(_misses)
+
+
+def explain(what: Any = None) -> str:
+    """Why something was compiled instead of taken from the cache.
+
+    `what` is a key (or its first characters), a label (a cell's or function's name), an object with such a
+    `cache_key` attribute (a program), or None for the last miss of this process.
+    """
+    wanted = getattr(what, "cache_key", what)
+    for miss in reversed(misses()):
+        if wanted is None or miss.label == wanted or (isinstance(wanted, str) and miss.key.startswith(wanted)):
+            return f"{miss.label or miss.key[:12]}: {miss.reason}"
+    if wanted is None:
+        return "nothing had to be compiled in this process"
+    return f"{wanted}: it was not compiled in this process, so it came from the cache or was never run"
+
+
+def clear() -> int:
+    """Removes every entry and returns how many there were. Programs already loaded keep working."""
+    entries = _scan()
+    for entry in entries:
+        _remove(entry.path)
+    return len(entries)

@@ -1,0 +1,193 @@
+// What a generated CPU module needs: element types, the runtime's function table, scalar helpers.
+// No heavy header is included (<cmath> or <iostream> would double the compile time of a cell).
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+
+// ---------------------------------------------------------------------------------------------- runtime interface
+// These structures are shared with croq_runtime.cpp; CROQ_ABI changes with them.
+#define CROQ_ABI 1
+#define CROQ_VALUES 12
+
+enum { CROQ_OK = 0, CROQ_CHECK = 1, CROQ_INTERRUPTED = 2, CROQ_MEMORY = 3, CROQ_ARGUMENT = 4 };
+
+// What a failed check leaves behind: which check, and the integers its message shows (instance indices, then operands).
+struct croq_failure {
+  int32_t check;
+  int32_t count;
+  int64_t values[CROQ_VALUES];
+};
+
+struct croq_call;
+
+// One thread at work on one call. `attention` is non-zero when somebody wants this call to look up from its work.
+struct croq_lane {
+  const volatile int32_t* attention;
+  croq_call* call;
+  char* scratch;    // storage of one block that is too large for the stack; 128-byte aligned
+  int32_t is_caller;
+  int32_t stopped;
+};
+
+// What the runtime remembers of one `Launch` in the program, to decide early whether threads pay.
+struct croq_site {
+  double nanoseconds_per_block;
+};
+
+typedef void (*croq_blocks)(const void* frame, int64_t begin, int64_t end, croq_lane* lane);
+
+enum { CROQ_SERIAL = 1 };  // launch flag: blocks in order in the calling thread (prints, grid barriers)
+
+struct croq_runtime {
+  int32_t abi;
+  int32_t (*launch)(croq_lane* host, croq_site* site, croq_blocks run, const void* frame, int64_t blocks,
+                    int64_t scratch_bytes, int32_t flags);
+  int32_t (*poll)(croq_lane* lane);
+  void (*fail)(croq_lane* lane, int32_t check, int32_t count, const int64_t* values);
+  void* (*allocate)(croq_lane* lane, int64_t bytes);  // zero-filled, 128-byte aligned; null after recording the failure
+  void (*release)(void* storage);
+  void (*print)(croq_lane* lane, const char* text, int64_t bytes);
+  void (*print_number)(croq_lane* lane, int32_t kind, int64_t integer, double real);
+};
+
+// Each module keeps the table it was given at load in its own hidden variable.
+static const croq_runtime* croq_rt;
+
+#define CROQ_LIKELY(x) __builtin_expect(!!(x), 1)
+#define CROQ_UNLIKELY(x) __builtin_expect(!!(x), 0)
+#define CROQ_INLINE static inline __attribute__((always_inline, unused))
+#define CROQ_COLD static __attribute__((noinline, cold, unused))
+#define CROQ_RESTRICT __restrict__
+
+// True when the work must stop: asked for between blocks, at the back edge of a `while` and in long loops.
+CROQ_INLINE bool croq_stop(croq_lane* lane) { return CROQ_UNLIKELY(*lane->attention) && croq_rt->poll(lane); }
+
+// Reports a failed check; the values are passed as one list so that the call site stays small.
+template <typename... Values>
+CROQ_COLD void croq_fail(croq_lane* lane, int32_t check, Values... values) {
+  const int64_t list[sizeof...(Values) + 1] = {(int64_t)values..., 0};
+  croq_rt->fail(lane, check, (int32_t)sizeof...(Values), list);
+}
+
+// -------------------------------------------------------------------------------------------------- element types
+namespace choreo {
+typedef int8_t s8;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef float f32;
+typedef float tf32;
+typedef double f64;
+
+template <typename To, typename From>
+CROQ_INLINE To croq_bits(From value) {
+  static_assert(sizeof(To) == sizeof(From), "same width");
+  To out;
+  __builtin_memcpy(&out, &value, sizeof out);
+  return out;
+}
+
+// bfloat16: the upper half of a float, rounded to nearest even; a NaN stays a quiet NaN.
+struct bf16 {
+  uint16_t bits;
+  bf16() = default;
+  CROQ_INLINE uint16_t round(float value) {
+    uint32_t raw = croq_bits<uint32_t>(value);
+    uint32_t rounded = (raw + 0x7fffu + ((raw >> 16) & 1u)) >> 16;
+    return (uint16_t)((raw & 0x7fffffffu) > 0x7f800000u ? ((raw >> 16) | 0x40u) : rounded);
+  }
+  bf16(float value) : bits(round(value)) {}
+  operator float() const { return croq_bits<float>((uint32_t)bits << 16); }
+};
+
+#if defined(__FLT16_MANT_DIG__) && !defined(CROQ_SOFTWARE_F16)
+typedef _Float16 f16;
+#else
+// binary16 without compiler support: conversions by integer arithmetic, round to nearest even.
+struct f16 {
+  uint16_t bits;
+  f16() = default;
+  CROQ_INLINE uint16_t round(float value) {
+    uint32_t raw = croq_bits<uint32_t>(value), sign = (raw >> 16) & 0x8000u, magnitude = raw & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {  // below the smallest normal half: adding 0.5 lets the FPU round the subnormal
+      float sum = croq_bits<float>(magnitude) + 0.5f;
+      return (uint16_t)(sign | (croq_bits<uint32_t>(sum) - 0x3f000000u));
+    }
+    uint32_t odd = (magnitude >> 13) & 1u;
+    return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+  }
+  CROQ_INLINE float widen(uint16_t half) {
+    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) return croq_bits<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
+    if (rest < 0x400u) return croq_bits<float>(sign | croq_bits<uint32_t>((float)rest * 5.9604644775390625e-8f));
+    return croq_bits<float>(sign | ((rest << 13) + 0x38000000u));
+  }
+  f16(float value) : bits(round(value)) {}
+  operator float() const { return widen(bits); }
+};
+#endif
+}  // namespace choreo
+namespace croq = choreo;
+
+// ------------------------------------------------------------------------------------------------ scalar helpers
+// Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
+template <typename To, typename From>
+CROQ_INLINE To croq_to_int(From value) {
+  constexpr bool is_signed = (To)-1 < (To)0;
+  constexpr int bits = (int)sizeof(To) * 8;
+  constexpr To low = is_signed ? (To)((To)1 << (bits - 1)) : (To)0;
+  constexpr To high = (To)~low;
+  constexpr From limit = (From)((From)(1ull << (bits - 1)) * (is_signed ? (From)1 : (From)2));
+  if (!(value == value)) return 0;
+  if (value >= limit) return high;
+  if (value <= (is_signed ? -limit : (From)0)) return low;
+  return (To)value;
+}
+
+template <typename T>
+CROQ_INLINE T croq_min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+CROQ_INLINE T croq_max(T a, T b) { return a < b ? b : a; }
+
+// Numeric maximum and minimum of floats: a NaN loses.
+CROQ_INLINE float croq_fmax(float a, float b) { return a != a ? b : (b != b ? a : (a < b ? b : a)); }
+CROQ_INLINE float croq_fmin(float a, float b) { return a != a ? b : (b != b ? a : (b < a ? b : a)); }
+CROQ_INLINE double croq_fmax(double a, double b) { return a != a ? b : (b != b ? a : (a < b ? b : a)); }
+CROQ_INLINE double croq_fmin(double a, double b) { return a != a ? b : (b != b ? a : (b < a ? b : a)); }
+
+// Division rounds towards zero; a zero divisor gives 0, and the most negative value over -1 wraps, instead of a trap.
+template <typename T>
+CROQ_INLINE T croq_div(T a, T b) {
+  if (CROQ_UNLIKELY(b == 0)) return 0;
+  if ((T)-1 < (T)0 && b == (T)-1) return (T)(0 - a);
+  return (T)(a / b);
+}
+template <typename T>
+CROQ_INLINE T croq_mod(T a, T b) {
+  if (CROQ_UNLIKELY(b == 0)) return 0;
+  if ((T)-1 < (T)0 && b == (T)-1) return 0;
+  return (T)(a % b);
+}
+CROQ_INLINE int64_t croq_ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
+
+// Shifts by the width or more give what arithmetic says (0, or the sign), where C++ leaves it undefined.
+template <typename T>
+CROQ_INLINE T croq_shl(T a, int64_t n) { return n < 0 || n >= (int64_t)sizeof(T) * 8 ? (T)0 : (T)(a << n); }
+template <typename T>
+CROQ_INLINE T croq_shr(T a, int64_t n) {
+  constexpr int64_t last = (int64_t)sizeof(T) * 8 - 1;
+  return n < 0 || n > last ? (a < (T)0 ? (T)-1 : (T)0) : (T)(a >> n);
+}
+
+template <typename T>
+CROQ_INLINE T croq_load(const int64_t* words, int index) {
+  T out;
+  __builtin_memcpy(&out, words + index, sizeof out);
+  return out;
+}

@@ -1,0 +1,84 @@
+"""From C++ text to a loaded library, through the on-disk cache; and the compiler's complaints as diagnostics."""
+
+from __future__ import annotations
+
+import ctypes
+import dataclasses
+import tempfile
+from collections.abc import Mapping
+from functools import lru_cache
+from pathlib import Path
+
+from croq_magic import cache
+from croq_magic.compiler.targets.cpu import toolchain
+
+INCLUDE = Path(__file__).resolve().parents[2] / "include"
+
+
+@dataclasses.dataclass(frozen=True)
+class Library:
+    """A loaded shared library; `cached` says whether it came from the cache, `key` names its entry."""
+
+    handle: ctypes.PyDLL
+    path: Path
+    key: str
+    cached: bool
+
+
+@lru_cache(maxsize=8)
+def header(name: str) -> str:
+    """Text of a bundled C++ file."""
+    return (INCLUDE / name).read_text()
+
+
+def parts_of(source: str, native: bool = True, headers: tuple[str, ...] = ("croq_cpu.h",)) -> Mapping[str, str]:
+    """What the cache key of a C++ build is made of."""
+    compiler = toolchain.find()
+    parts = {
+        "source": source,
+        "headers": "".join(map(header, headers)),
+        "options": " ".join((*compiler.command, *toolchain.flags(compiler, native))),
+        "compiler": compiler.version,
+    }
+    return {**parts, "processor": toolchain.processor()} if native else parts
+
+
+def library(source: str, label: str, native: bool = True, headers: tuple[str, ...] = ("croq_cpu.h",)) -> Library:
+    """Compiles (or finds) and loads a C++ text.
+
+    Raises `toolchain.CompilationFailed` with the compiler's messages, TargetError without a compiler.
+    """
+    parts = parts_of(source, native, headers)
+    entry = cache.lookup(parts, label)
+    if entry is not None:
+        try:
+            path = entry.files["module.so"]
+            return Library(ctypes.PyDLL(str(path)), path, entry.key, True)
+        except (OSError, KeyError):
+            pass  # evicted between the lookup and the load, or built against another C library: build again
+    full = False
+    while True:
+        built = _compile(source, native, full)
+        entry = cache.store(parts, {"module.so": built, "module.cpp": source.encode()}, label)
+        path = entry.files["module.so"]
+        try:
+            return Library(ctypes.PyDLL(str(path)), path, entry.key, False)
+        except OSError as error:
+            if full:
+                raise toolchain.CompilationFailed(f"error: the module does not load: {error}") from error
+            cache.drop(entry)  # the module needs a library that the process does not have: link it in full
+            full = True
+
+
+def _compile(source: str, native: bool, full: bool) -> bytes:
+    compiler = toolchain.find()
+    with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
+        text, output = Path(folder, "module.cpp"), Path(folder, "module.so")
+        text.write_text(source)
+        try:
+            toolchain.compile_shared(compiler, text, output, full, native, (INCLUDE,))
+        except toolchain.CompilationFailed as failure:
+            if full or "undefined" not in failure.output:
+                raise
+            toolchain.compile_shared(compiler, text, output, True, native, (INCLUDE,))
+        return output.read_bytes()

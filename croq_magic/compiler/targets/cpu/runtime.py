@@ -1,0 +1,88 @@
+"""The CPU runtime library in this process: built once per compiler, loaded once, told about the interpreter."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+import threading
+from collections.abc import Callable
+
+from croq_magic.compiler.targets.cpu import build
+
+VALUES = 12  # CROQ_VALUES of croq_cpu.h
+OK, CHECK, INTERRUPTED, MEMORY, ARGUMENT = range(5)  # return codes of croq_run
+
+
+class Failure(ctypes.Structure):
+    """What a failed check left behind (`croq_failure`)."""
+
+    _fields_ = [("check", ctypes.c_int32), ("count", ctypes.c_int32), ("values", ctypes.c_int64 * VALUES)]
+
+
+class Runtime:
+    """The loaded runtime: `run` and `call` start tileflow functions, `table` is what modules are attached to."""
+
+    def __init__(self, handle: ctypes.PyDLL) -> None:
+        self.handle = handle
+        handle.croq_runtime_table.restype = ctypes.c_void_p
+        handle.croq_runtime_table.argtypes = ()
+        self.table: int = handle.croq_runtime_table()
+        handle.croq_runtime_start.argtypes = (ctypes.c_int32, *[ctypes.c_void_p] * 3, ctypes.c_uint64)
+        handle.croq_runtime_start.restype = None
+        handle.croq_runtime_threads.argtypes = (ctypes.c_int32,)
+        handle.croq_runtime_threads.restype = None
+        handle.croq_runtime_workers.argtypes = ()
+        handle.croq_runtime_workers.restype = ctypes.c_int32
+        handle.croq_runtime_write_to.argtypes = (ctypes.c_void_p,)
+        handle.croq_runtime_write_to.restype = None
+        self.run: Callable[[int, int, int], int] = handle.croq_run
+        handle.croq_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
+        handle.croq_run.restype = ctypes.c_int32
+        api = ctypes.pythonapi
+        pointers = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals)
+        addresses = [ctypes.cast(pointer, ctypes.c_void_p).value for pointer in pointers]
+        handle.croq_runtime_start(thread_count(), *addresses, threading.main_thread().ident or 0)
+        self._writer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(ctypes.c_char), ctypes.c_int64)(_write)
+        handle.croq_runtime_write_to(ctypes.cast(self._writer, ctypes.c_void_p))
+
+    def set_threads(self, count: int) -> None:
+        """Threads that one launch may use, the calling one included."""
+        self.handle.croq_runtime_threads(count)
+
+
+def _write(text: ctypes._Pointer[ctypes.c_char], size: int) -> None:
+    sys.stdout.write(ctypes.string_at(text, size).decode("utf-8", "replace"))
+
+
+def thread_count() -> int:
+    """`CROQ_NUM_THREADS`, else the processors this process may use, a container's quota included."""
+    try:
+        return max(1, int(os.environ["CROQ_NUM_THREADS"]))
+    except (KeyError, ValueError):
+        pass
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    try:
+        with open("/sys/fs/cgroup/cpu.max", encoding="ascii") as file:
+            quota, period = file.read().split()
+        if quota != "max":
+            count = min(count, max(1, round(int(quota) / int(period))))
+    except (OSError, ValueError):
+        pass
+    return count
+
+
+_lock = threading.Lock()
+_runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """The runtime, built and loaded at first use. TargetError without a C++ compiler."""
+    global _runtime
+    if _runtime is None:
+        with _lock:
+            if _runtime is None:
+                source = build.header("croq_runtime.cpp")
+                library = build.library(source, "CPU runtime", native=False)
+                _runtime = Runtime(library.handle)
+    return _runtime
