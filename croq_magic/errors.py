@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import traceback
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,8 +15,8 @@ class CroqError(Exception):
     """Base of all errors of croq_magic."""
 
     def _render_traceback_(self) -> list[str]:
-        """What IPython shows instead of a traceback: the user's mistake, not our call stack."""
-        return f"{type(self).__name__}: {self}".split("\n")
+        """What IPython shows instead of a traceback: the user's mistake and the user's own lines that led to it."""
+        return [*user_frames(self), *f"{type(self).__name__}: {self}".split("\n")]
 
 
 class CompileError(CroqError):
@@ -25,7 +27,7 @@ class CompileError(CroqError):
         super().__init__(message if message is not None else "\n\n".join(map(str, self.diagnostics)))
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}:", *str(self).split("\n")]
+        return [*user_frames(self), f"{type(self).__name__}:", *str(self).split("\n")]
 
 
 class BindError(CroqError):
@@ -38,3 +40,37 @@ class CheckError(CroqError):
 
 class TargetError(CroqError):
     """A target, a compiler or a device cannot do what was asked."""
+
+
+class OptionError(CroqError):
+    """The options of a `%%croqtile` line are wrong."""
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C or the stop button ended a function while it ran; the message says which arrays it had begun to write."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [*user_frames(self), f"KeyboardInterrupt: {self}"]
+
+
+def user_frames(error: BaseException) -> list[str]:
+    """The lines of the user's own Python code on the way to an error, outermost first, one or two texts a frame.
+
+    Our frames, IPython's and the call of the magic itself are left out: they say nothing about the mistake.
+    """
+    ours = os.path.dirname(os.path.abspath(__file__)) + os.sep
+    machinery = {"IPython", "ipykernel", "traitlets", "decorator"}
+    lines: list[str] = []
+    for frame in traceback.extract_tb(error.__traceback__):
+        parts = frame.filename.replace(os.sep, "/").split("/")
+        if frame.filename.startswith((ours, "<tileflow")) or machinery.intersection(parts):
+            continue
+        text = frame.line or ""
+        if text.startswith("get_ipython()."):
+            continue
+        cell = not os.path.exists(frame.filename) or "ipykernel_" in frame.filename
+        where = "cell" if cell else f"file {frame.filename}"
+        lines.append(f"{where}, line {frame.lineno}" + ("" if frame.name == "<module>" else f", in {frame.name}"))
+        if text:
+            lines.append(f"    {text}")
+    return lines
