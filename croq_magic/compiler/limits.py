@@ -1,0 +1,55 @@
+"""What a target can hold: a table the front end reads without loading an emitter.
+
+Source: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability". Shared memory is the opt-in
+maximum of a block, in bytes. The CPU keeps the limits a program needs to stay portable; there they draw warnings.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class Limits:
+    """Limits of one target. `gpu` says that exceeding them is an error rather than a warning.
+
+    `block` and `grid` are the largest extents of the axes x, y, z; `shared_bytes` is per block; `arch` is the
+    compute capability times ten, 0 where there is none.
+    """
+
+    name: str
+    gpu: bool
+    arch: int
+    threads_per_block: int
+    block: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    shared_bytes: int
+    static_shared_bytes: int
+    clusters: bool = False
+    tma: bool = False
+
+
+_BLOCK = (1024, 1024, 64)
+_GRID = ((1 << 31) - 1, 65535, 65535)
+
+
+def _gpu(name: str, shared_kib: int, hopper: bool = False) -> Limits:
+    arch = int("".join(filter(str.isdigit, name)))
+    return Limits(name, True, arch, 1024, _BLOCK, _GRID, shared_kib * 1024, 48 * 1024, hopper, hopper)
+
+
+CPU = Limits("cpu", False, 0, 1024, _BLOCK, _GRID, 99 * 1024, 48 * 1024, True, True)
+
+LIMITS: dict[str, Limits] = {
+    limits.name: limits
+    for limits in (
+        CPU,
+        _gpu("sm_75", 64),
+        _gpu("sm_80", 163),
+        _gpu("sm_86", 99),
+        _gpu("sm_87", 163),
+        _gpu("sm_89", 99),
+        _gpu("sm_90", 227, True),
+        _gpu("sm_90a", 227, True),
+    )
+}

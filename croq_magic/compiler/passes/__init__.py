@@ -1,0 +1,1 @@
+"""Passes on the tile IR, one file each."""
