@@ -1,4 +1,4 @@
-"""Kernel speed: the programs of the tutorials against C++ by hand, numba and NumPy. Run: python benchmarks/kernels.py"""
+"""Kernel speed: the programs of the tutorials against C++ by hand, numba and NumPy."""
 
 from __future__ import annotations
 
