@@ -1,0 +1,92 @@
+"""How statements nest: helpers that several passes share."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Iterator
+
+from croq_magic.compiler import integers, ir
+
+_BODIES: dict[type[ir.Stmt], tuple[str, ...]] = {
+    ir.For: ("body",),
+    ir.While: ("body",),
+    ir.Scope: ("body",),
+    ir.Masked: ("body",),
+    ir.Apply: ("body",),
+    ir.Region: ("body",),
+    ir.If: ("then", "other"),
+}
+
+
+def bodies(statement: ir.Stmt) -> list[ir.Body]:
+    """The bodies of a structured statement, in order; none for others."""
+    return [getattr(statement, name) for name in _BODIES.get(type(statement), ())]
+
+
+def with_bodies(statement: ir.Stmt, change: Callable[[ir.Body], ir.Body]) -> ir.Stmt:
+    """The statement with `change` applied to each of its bodies; itself if nothing changes."""
+    updates = {}
+    for name in _BODIES.get(type(statement), ()):
+        old = getattr(statement, name)
+        new = change(old)
+        if new is not old:
+            updates[name] = new
+    return dataclasses.replace(statement, **updates) if updates else statement  # type: ignore[type-var]
+
+
+def nested(body: ir.Body) -> Iterator[ir.Stmt]:
+    """Statements of one instance: those of `body` and of its loops and conditions, parents first. An inner region is
+    given as a whole, not entered."""
+    for statement in body:
+        yield statement
+        if not isinstance(statement, ir.Region):
+            for inner in bodies(statement):
+                yield from nested(inner)
+
+
+def inner_regions(body: ir.Body) -> list[ir.Region]:
+    """The regions directly inside an instance, whatever loops and conditions they stand in."""
+    return [statement for statement in nested(body) if isinstance(statement, ir.Region)]
+
+
+def map_regions(body: ir.Body, change: Callable[[ir.Region], ir.Stmt]) -> ir.Body:
+    """`body` with `change` applied to the regions directly inside it."""
+
+    def one(statement: ir.Stmt) -> ir.Stmt:
+        if isinstance(statement, ir.Region):
+            return change(statement)
+        return with_bodies(statement, lambda inner: map_regions(inner, change))
+
+    return each(body, one)
+
+
+def each(body: ir.Body, change: Callable[[ir.Stmt], ir.Stmt]) -> ir.Body:
+    """`body` with `change` applied to its statements; itself if nothing changes."""
+    new = tuple(change(statement) for statement in body)
+    return body if all(a is b for a, b in zip(new, body, strict=True)) else new
+
+
+def map_kernels(function: ir.Function, change: Callable[[ir.Region], ir.Region]) -> ir.Function:
+    """The function with `change` applied to the outermost region of every launch."""
+
+    def one(statement: ir.Stmt) -> ir.Stmt:
+        if not isinstance(statement, ir.Launch):
+            return with_bodies(statement, lambda body: each(body, one))
+        region = change(statement.kernel.region)
+        if region is statement.kernel.region:
+            return statement
+        return dataclasses.replace(statement, kernel=dataclasses.replace(statement.kernel, region=region))
+
+    body = each(function.body, one)
+    return function if body is function.body else dataclasses.replace(function, body=body)
+
+
+def instances(region: ir.Region) -> int | None:
+    """How many instances a region has, if that is a constant."""
+    total = 1
+    for extent in region.extents:
+        value = integers.value(extent)
+        if value is None:
+            return None
+        total *= value
+    return total
