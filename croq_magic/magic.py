@@ -1,0 +1,220 @@
+"""`%%croqtile` and `%croqtile`: from a cell to a value, a picture and a message.
+
+The kernel runs cells through `run_cell` too: there is one path from text to result.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
+from traitlets import Bool, Unicode
+
+from croq_magic import options
+from croq_magic.cells import CellIndex
+from croq_magic.errors import CompileError, OptionError
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
+
+    from croq_magic.binding import Bound
+    from croq_magic.compiler.source import Source
+    from croq_magic.program import Program, TileFunction
+
+
+@magics_class
+class CroqtileMagics(Magics):
+    """The magics and their settings: `%config CroqtileMagics.target = "cpu"`."""
+
+    target = Unicode("auto", help="Target of cells without -t: auto, cpu, cuda, ...").tag(config=True)
+    checks = Unicode("auto", help="Run-time checks of cells without --checks.").tag(config=True)
+    show = Unicode("", help="Figures that every cell draws: tiling, mapping, or both with a comma.").tag(config=True)
+    time = Bool(False, help="Whether every cell prints how long compiling and running took.").tag(config=True)
+
+    def __init__(self, shell: InteractiveShell, **kwargs: Any) -> None:
+        super().__init__(shell, **kwargs)
+        self._told_about_cpu = False
+        self._cells = CellIndex()
+
+    @no_var_expand
+    @line_cell_magic
+    def croqtile(self, line: str, cell: str | None = None) -> Any:
+        if cell is not None:
+            return self.run_cell(line, cell)
+        if not line.strip():
+            from croq_magic import doctor
+
+            print(doctor.report())
+            return None
+        settings = options.parse(line)
+        if settings.help:
+            print(options.parser().format_help())
+            return None
+        raise OptionError(
+            "%croqtile takes no options but --help; a program goes into a cell that begins with %%croqtile"
+        )
+
+    croqtile.__doc__ = (
+        options.parser().format_help() + "\n%croqtile without a cell shows target, compiler, cache and version."
+    )
+
+    def run_cell(self, line: str, text: str) -> Any:
+        """Compiles and runs a cell; `line` holds the options. A mistake of the user's raises a `CroqError`."""
+        settings = self._settings(options.parse(line))
+        if settings.help:
+            print(options.parser().format_help())
+            return None
+        source = self._source(text)
+        names = self._cells.learn(source.text, self.shell.execution_count)
+        started = time.perf_counter()
+        program = self._compile(source, settings, names)
+        compiled = time.perf_counter()
+        self._warn(program)
+        self.shell.push(dict(program.functions))
+        self._emit(program, settings)
+        value, ran = self._run(program, settings)
+        self._draw(program, settings)
+        if settings.time:
+            times = f"compiled in {milliseconds(compiled - started)}"
+            print(times + (f", ran in {milliseconds(ran)}" if ran is not None else ""))
+        return value
+
+    # ------------------------------------------------------------------------------------------------------ steps
+
+    def _settings(self, given: argparse.Namespace) -> argparse.Namespace:
+        """The options of a line, with the traits where an option is not given."""
+        given.target = given.target or self.target
+        given.checks = given.checks or self.checks
+        given.time = self.time if given.time is None else given.time
+        if given.show is None:
+            try:
+                given.show = options.figures(self.show)
+            except argparse.ArgumentTypeError as error:
+                raise OptionError(f"CroqtileMagics.show: {error}") from None
+        return given
+
+    def _source(self, text: str) -> Source:
+        """The cell's text, its lines numbered as the notebook numbers them: the magic line counts."""
+        from croq_magic.compiler.source import Source
+
+        history = getattr(self.shell.history_manager, "input_hist_raw", [""])
+        raw = history[-1] if history else ""
+        start = raw.rstrip().rfind(text.rstrip())
+        first = raw.count("\n", 0, start) + 1 if start >= 0 and text.strip() else 2
+        return Source(text, "cell", first)
+
+    def _compile(self, source: Source, settings: argparse.Namespace, names: set[str]) -> Program:
+        from croq_magic import program
+
+        defines = {
+            name: options.macro_text(options.evaluate(expression, self.shell.user_ns, f"-D {name}"), f"-D {name}")
+            for name, expression in settings.defines
+        }
+        try:
+            return program.compile(source, settings.target, None, defines, settings.checks)
+        except CompileError as error:
+            raise self._cells.explain(error, names) from None
+
+    def _warn(self, program: Program) -> None:
+        for diagnostic in program.diagnostics:
+            print(diagnostic, file=sys.stderr)
+        if program.target == "cpu" and program.target_was_chosen and not self._told_about_cpu:
+            self._told_about_cpu = True
+            print("No GPU found: croqtile cells run on the CPU.")
+
+    def _emit(self, program: Program, settings: argparse.Namespace) -> None:
+        if settings.emit:
+            print(getattr(program, settings.emit)())
+
+    def _run(self, program: Program, settings: argparse.Namespace) -> tuple[Any, float | None]:
+        """The value of the cell and the seconds that running took (None when nothing ran)."""
+        function = self._chosen(program, settings)
+        if function is None or settings.no_run:
+            return None, None
+        if settings.output and function.compiled.function.result is None:
+            raise OptionError(f"-o {settings.output}: {function.__name__} returns nothing")
+        values, expressions, missing = self._arguments(function, settings)
+        if missing:
+            from croq_magic.arguments import listing
+
+            variables = f"no variable {listing(missing)}" if len(missing) == 1 else f"no variables {listing(missing)}"
+            print(f"{function.__name__} is defined but did not run: the notebook has {variables}.")
+            return None, None
+        bound = function.binder.bind(values, expressions)
+        started = time.perf_counter()
+        value = function.run(bound)
+        ran = time.perf_counter() - started
+        self._tell_modified(bound, expressions)
+        if settings.output:
+            self.shell.push({settings.output: value})
+        return value, ran
+
+    def _chosen(self, program: Program, settings: argparse.Namespace) -> TileFunction | None:
+        if settings.run is None:
+            return list(program)[-1] if program.functions else None
+        if settings.run in program.functions:
+            return program.functions[settings.run]
+        known = ", ".join(program.functions) or "no tileflow function"
+        raise OptionError(f"-r {settings.run}: the cell defines {known}")
+
+    def _arguments(
+        self, function: TileFunction, settings: argparse.Namespace
+    ) -> tuple[list[Any], dict[str, str], list[str]]:
+        """Values, the expressions they come from, and the parameters that have no variable."""
+        binder = function.binder
+        bindings = dict(settings.bindings)
+        for name in bindings:
+            if name not in binder.names:
+                raise OptionError(f"-b {name}: the parameters of {function.__name__} are {', '.join(binder.names)}")
+        values: list[Any] = []
+        for name in binder.names:
+            if name in bindings:
+                values.append(options.evaluate(bindings[name], self.shell.user_ns, f"-b {name}"))
+            else:
+                values.append(self.shell.user_ns.get(name))
+        missing = [name for name in binder.required if name not in bindings and name not in self.shell.user_ns]
+        return values, bindings, missing
+
+    def _tell_modified(self, bound: Bound, expressions: dict[str, str]) -> None:
+        names = [expressions.get(name, name) for name in bound.written]
+        if names:
+            print(f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} modified in place")
+
+    def _draw(self, program: Program, settings: argparse.Namespace) -> None:
+        function = self._chosen(program, settings)
+        if settings.show and function is not None:
+            from IPython.display import display
+
+            from croq_magic import viz
+
+            for name in settings.show:
+                display(getattr(viz, name)(function))
+
+
+def milliseconds(seconds: float) -> str:
+    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
+
+
+def load(shell: InteractiveShell) -> CroqtileMagics:
+    """Registers the magics with a shell; loading twice keeps the first."""
+    found = loaded(shell)
+    if found is None:
+        found = CroqtileMagics(shell)
+        shell.register_magics(found)
+    return found
+
+
+def loaded(shell: InteractiveShell) -> CroqtileMagics | None:
+    return next((each for each in shell.configurables if isinstance(each, CroqtileMagics)), None)
+
+
+def unload(shell: InteractiveShell) -> None:
+    """Removes the magics from a shell."""
+    found = loaded(shell)
+    if found is not None:
+        shell.configurables.remove(found)
+        for kind in ("line", "cell"):
+            shell.magics_manager.magics[kind].pop("croqtile", None)

@@ -1,0 +1,192 @@
+"""The Python interface to the compiler: `compile`, `check`, `Program` and its callable functions."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from croq_magic.errors import CheckError, Interrupted
+
+if TYPE_CHECKING:
+    from croq_magic.binding import Bound
+    from croq_magic.compiler.diagnostics import Diagnostic
+    from croq_magic.compiler.pipeline import CompiledFunction, CompiledUnit
+    from croq_magic.compiler.source import Source
+
+Defines = Mapping[str, Any]
+
+
+def compile(
+    source: str | Source,
+    target: str = "auto",
+    arch: str | None = None,
+    defines: Defines | None = None,
+    checks: str = "auto",
+) -> Program:
+    """Compiles a tileflow program.
+
+    `target` is "auto" (a GPU if there is one, else the CPU) or the name of a target, `arch` an architecture of it.
+    `defines` gives macros as numbers or texts. `checks` says what is checked while running: "auto", "none", "entry",
+    "low", "medium", "high" or "all", each including the ones before it.
+
+    Raises `CompileError` with all diagnostics if the program is wrong, `TargetError` if the target cannot be used.
+    """
+    from croq_magic.compiler import pipeline
+
+    unit = pipeline.compile(_source(source), target, arch, _macros(defines), checks)
+    return Program(unit)
+
+
+def check(
+    source: str | Source, target: str = "auto", arch: str | None = None, defines: Defines | None = None
+) -> list[Diagnostic]:
+    """All errors, warnings and notes of a program, in the order of the text; builds and raises nothing."""
+    from croq_magic.compiler import pipeline
+
+    return list(pipeline.check(_source(source), target, arch, _macros(defines)))
+
+
+def _source(source: str | Source) -> Source:
+    from croq_magic.compiler.source import Source
+
+    if isinstance(source, Source):
+        return source
+    if not isinstance(source, str):
+        raise TypeError(f"source must be a string, not {type(source).__name__}")
+    return Source(source)
+
+
+def _macros(defines: Defines | None) -> dict[str, str]:
+    from croq_magic.options import macro_text
+
+    return {name: macro_text(value, f"defines[{name!r}]") for name, value in (defines or {}).items()}
+
+
+class Program:
+    """A compiled program. Its functions are attributes too: `program.matmul(lhs, rhs)`.
+
+    `functions` maps names to `TileFunction`s in the order of the source; `diagnostics` holds the warnings; `target` is
+    the name of the target it was compiled for.
+    """
+
+    def __init__(self, unit: CompiledUnit) -> None:
+        self.unit = unit
+        self.functions: dict[str, TileFunction] = {
+            name: TileFunction(function, self) for name, function in unit.functions.items()
+        }
+
+    @property
+    def diagnostics(self) -> list[Diagnostic]:
+        return list(self.unit.report)
+
+    @property
+    def target(self) -> str:
+        return self.unit.target
+
+    def source(self) -> str:
+        """The generated source for the target, as text."""
+        return self.unit.source()
+
+    def ir(self) -> str:
+        """The tile IR that the source was generated from, as text."""
+        return "\n\n".join(function.ir() for function in self.functions.values())
+
+    def __getattr__(self, name: str) -> TileFunction:
+        functions = self.__dict__.get("functions", {})
+        if name in functions:
+            return functions[name]
+        known = ", ".join(functions) or "none"
+        raise AttributeError(f"the program has no function {name!r} (its functions: {known})")
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), *self.functions})
+
+    def __iter__(self) -> Iterator[TileFunction]:
+        return iter(self.functions.values())
+
+    def __repr__(self) -> str:
+        return f"<croq_magic program for {self.target}: {', '.join(self.functions) or 'no tileflow function'}>"
+
+
+class TileFunction:
+    """A tileflow function that can be called with arrays, positionally or by parameter name.
+
+    Arrays must have the declared element type, rank and extents (`BindError` otherwise). Parameters with `&` are
+    written in place. The result is a new array, a scalar, or None.
+    """
+
+    def __init__(self, compiled: CompiledFunction, program: Program | None = None) -> None:
+        from croq_magic.binding import Binder, signature_text
+
+        self.compiled = compiled
+        self.program = program
+        self.binder = Binder(compiled.function)
+        self.signature = signature_text(compiled.function)
+        self.__name__ = self.__qualname__ = compiled.name
+        self.__doc__ = self._documentation()
+        self.__signature__ = inspect.Signature(
+            [
+                inspect.Parameter(
+                    p.name,
+                    inspect.Parameter.POSITIONAL_OR_KEYWORD,
+                    **({"default": None} if p.kind == "stream" else {}),
+                )
+                for p in compiled.function.params
+                if p.name
+            ]
+        )
+
+    def _documentation(self) -> str:
+        from croq_magic.arguments import declaration, numpy_text
+        from croq_magic.binding import is_written
+
+        lines = [self.signature, ""]
+        for p in self.compiled.function.params:
+            if p.dtype is None:
+                kind = "a stream"
+            elif p.kind == "scalar":
+                kind = "a number"
+            else:
+                kind = f"array of {numpy_text(p.dtype)}" + (", written in place" if is_written(p) else "")
+            lines.append(f"    {declaration(p)}: {kind}")
+        result = self.compiled.function.result
+        if result is not None:
+            lines += ["", f"Returns {'an array of ' if result.extents is not None else ''}{numpy_text(result.dtype)}."]
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        target = f", target {self.program.target}" if self.program else ""
+        return f"<tileflow {self.signature}{target}>"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.run(self.binder.bind(self.binder.arrange(args, kwargs)))
+
+    def run(self, bound: Bound) -> Any:
+        """Runs the function on arguments that are already bound."""
+        result = bound.plan.new_result()
+        try:
+            value = self.compiled.launch(bound.values, bound.plan.dims, result)
+        except KeyboardInterrupt:
+            raise Interrupted(f"{self.__name__} was interrupted{_partly_written(bound)}") from None
+        except CheckError as error:
+            raise CheckError(f"{error}{_partly_written(bound)}") from None
+        bound.write_back()
+        return value if result is None else result
+
+    def source(self) -> str:
+        """The generated source for the target, as text."""
+        return self.compiled.source()
+
+    def ir(self) -> str:
+        """The tile IR as text."""
+        return self.compiled.ir()
+
+
+def _partly_written(bound: Bound) -> str:
+    """What a failed run left behind, for its message: copies are dropped, arrays written in place may have changed."""
+    if not bound.in_place:
+        return ""
+    from croq_magic.arguments import listing
+
+    return f"\n    {listing(bound.in_place)} may be partly written"
