@@ -138,7 +138,8 @@ def evaluate(expression: str, namespace: dict[str, Any], option: str) -> Any:
     try:
         return eval(compile(expression, option, "eval"), namespace)
     except Exception as error:
-        raise OptionError(f"{option}: cannot evaluate `{expression}`: {type(error).__name__}: {error}") from error
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise OptionError(f"{option}: cannot evaluate `{expression}`: {type(error).__name__}: {reason}") from error
 
 
 def macro_text(value: Any, option: str) -> str:

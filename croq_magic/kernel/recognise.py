@@ -13,7 +13,8 @@ _NOT_CODE = re.compile(
     r"""//[^\n]* | /\*.*?(?:\*/|\Z) | R"\((?:.*?)\)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])*'""",
     re.VERBOSE | re.DOTALL,
 )
-_TILEFLOW = re.compile(r"(?<![\w$])__co__(?![\w$])")
+# At the start of a line, of a statement or after a block; words such as `static` may stand before it.
+_TILEFLOW = re.compile(r"(?:^|[;}])[ \t]*(?:\w+[ \t]+)*__co__\s+\w", re.MULTILINE)
 
 
 def code_only(text: str) -> str:
