@@ -246,6 +246,13 @@ _TABLE = {
         RTA07 E Select out of range
         RTA08 E Null or host pointer for a global parameter
     """,
+    # Findings that the language reference has no code for.
+    "Additions": """
+        TYP22 E Division by zero
+        STO10 W Write to a parameter without `&`
+        STO11 E Outer local written from a finer level
+        UNS01 E Not supported by this version
+    """,
 }
 
 

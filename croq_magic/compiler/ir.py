@@ -262,8 +262,8 @@ class Assign(Stmt):
 
 @dataclasses.dataclass(frozen=True)
 class Store(Stmt):
-    """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the element type; a
-    compound store computes in `compute` (f32 for 16-bit floats, at least 32 bits for integers) and narrows once."""
+    """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the
+    element type, or in a compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers)."""
 
     view: View
     index: tuple[Expr, ...]
@@ -416,12 +416,14 @@ class Print(Stmt):
 
 @dataclasses.dataclass(frozen=True)
 class Assert(Stmt):
-    """`values` are the variables whose values a failure shows. `code` is the diagnostic code of the failure."""
+    """`values` are the variables whose values a failure shows. `code` is the diagnostic code of the failure. A
+    `warning` (entry checks only) is reported and does not stop anything."""
 
     condition: Expr
     message: str
     code: str = "RTA06"
     values: tuple[Expr, ...] = ()
+    warning: bool = False
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
@@ -686,7 +688,8 @@ class Param(Node):
     """A parameter. Spans have a `buffer` (storage GLOBAL), scalars a `var`, streams neither.
 
     `extents` are those of the declaration: an int, or a `Var` of role DIM (`?` gives each its own anonymous one, named
-    `x_0`, `x_1`, ... after the parameter and printed as `?`). `written` says that the function stores into it.
+    `x_0`, `x_1`, ... after the parameter). `written` says that the function stores into it, `escapes` that a foreign
+    function gets a pointer to it and may store through that.
     """
 
     name: str
@@ -698,6 +701,7 @@ class Param(Node):
     in_out: bool = False
     is_global: bool = False
     written: bool = False
+    escapes: bool = False
     span: Span | None = None
 
 

@@ -7,6 +7,7 @@ marks an access that is checked while running.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 from croq_magic.compiler import integers, ir, views
 
@@ -16,7 +17,11 @@ _PRECEDENCE = {
     **dict.fromkeys(("<<", ">>"), 7),
     **dict.fromkeys(("<", "<=", ">", ">="), 6),
     **dict.fromkeys(("==", "!="), 5),
-    "&": 4, "^": 3, "|": 2, "&&": 1, "||": 0,
+    "&": 4,
+    "^": 3,
+    "|": 2,
+    "&&": 1,
+    "||": 0,
 }
 
 
@@ -215,7 +220,7 @@ class _Printer:
         self.line(f"asm {s.template!r} {operands}")
 
 
-def _plain(make: Callable[[ir.Stmt], str]) -> Callable[[_Printer, ir.Stmt], None]:
+def _plain(make: Callable[[Any], str]) -> Callable[[_Printer, Any], None]:
     return lambda printer, s: printer.line(make(s))
 
 
@@ -237,7 +242,7 @@ def _value(v: object) -> str:
     return "" if v is None else " " + format_expr(v)  # type: ignore[arg-type]
 
 
-_STATEMENTS: tuple[tuple[type, Callable[[_Printer, object], None]], ...] = (
+_STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] = (
     (ir.Declare, _Printer.declare),
     (ir.Store, _Printer.store),
     (ir.Copy, _Printer.copy),
@@ -252,7 +257,7 @@ _STATEMENTS: tuple[tuple[type, Callable[[_Printer, object], None]], ...] = (
                 + ("" if s.value is None else f" = {format_expr(s.value)}")
             )
         ),
-    ),  # fmt: skip
+    ),
     (ir.Assign, _plain(lambda s: f"{s.var.name} = {format_expr(s.value)}")),
     (ir.SpanOp, _plain(lambda s: f"{format_view(s.view)} {s.op}= {format_expr(s.value)}")),
     (ir.While, lambda p, s: p.block(f"while {format_expr(s.condition)}", s.body)),

@@ -1,0 +1,112 @@
+"""Names: looking one up, and what to say when there is none (NAM codes)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NoReturn
+
+from croq_magic.compiler import ir
+from croq_magic.compiler.check.context import Checker, Skip, Symbol
+from croq_magic.compiler.check.values import Poison
+from croq_magic.compiler.diagnostics import Note
+from croq_magic.compiler.source import Span
+
+
+def resolve(c: Checker, name: str, span: Span) -> Symbol:
+    """The visible symbol; reports an unknown name."""
+    symbol = c.find(name)
+    if symbol is None:
+        _unknown(c, name, span)
+    if isinstance(symbol.value, Poison):
+        raise Skip
+    return symbol
+
+
+def _unknown(c: Checker, name: str, span: Span) -> NoReturn:
+    for scope in reversed(c.scopes):
+        if name in scope.ended:
+            symbol, ended = scope.ended[name]
+            if isinstance(symbol.value, Poison):
+                raise Skip
+            note = Note("declared here", symbol.span)
+            if symbol.storage in (ir.Storage.SHARED, ir.Storage.LOCAL) and not c.in_device:
+                c.fail(
+                    "STO04",
+                    f"`{name}` lives only inside the launch that ended at line {ended.span.end_line}",
+                    span,
+                    "copy it to a global span before the launch ends",
+                    note,
+                )
+            hint = f"declare `{name}` before the {ended.kind}"
+            if symbol.storage is not None:
+                hint = f"declare `{name} = dma.any;` outside"
+            c.fail(
+                "NAM05",
+                f"`{name}` is local to the {ended.kind} that ended at line {ended.span.end_line}",
+                span,
+                hint,
+                note,
+            )
+    later = _declared_later(c, name, span)
+    if later is not None:
+        c.fail(
+            "NAM01",
+            f"`{name}` is used before its declaration (line {later.line})",
+            span,
+            None,
+            Note("declared here", later),
+        )
+    if name in c.unit.dims:
+        c.fail(
+            "NAM07",
+            f"`{name}` is not declared here; dimension names belong to the function whose parameter introduces them",
+            span,
+            f"`{name}` is a dimension of `{c.unit.dims[name]}`; name it in a parameter of this function",
+        )
+    close = nearest(name, (symbol for scope in c.scopes for symbol in scope.symbols))
+    c.fail("NAM10", f"unknown name `{name}`", span, f"did you mean `{close}`?" if close else None)
+
+
+def _declared_later(c: Checker, name: str, span: Span) -> Span | None:
+    from croq_magic.compiler import syntax
+
+    for node in syntax.walk(c.function.body):
+        declared: list[syntax.Name] = []
+        if isinstance(node, syntax.ScalarItem | syntax.BufferItem | syntax.MdspanDecl | syntax.ItupleDecl):
+            declared = [node.name]
+        elif isinstance(node, syntax.Assign) and isinstance(node.target, syntax.NameRef):
+            declared = [syntax.Name(node.target.span, node.target.text)]
+        elif isinstance(node, syntax.Dma) and node.result:
+            declared = [node.result]
+        for item in declared:
+            if item.text == name and item.span.start > span.start:
+                return item.span
+    return None
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The known name within edit distance 2 (1 for names of up to three letters)."""
+    limit = 2 if len(name) > 3 else 1
+    best: tuple[int, str] | None = None
+    for candidate in known:
+        distance = edit_distance(name, candidate, limit)
+        if distance <= limit and (best is None or distance < best[0]):
+            best = (distance, candidate)
+    return best[1] if best else None
+
+
+def edit_distance(a: str, b: str, limit: int) -> int:
+    """Edit distance with transpositions, or `limit + 1` when it is larger."""
+    if abs(len(a) - len(b)) > limit:
+        return limit + 1
+    before: list[int] = []
+    previous = list(range(len(b) + 1))
+    for i, x in enumerate(a, 1):
+        row = [i]
+        for j, y in enumerate(b, 1):
+            cost = min(previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (x != y))
+            if i > 1 and j > 1 and x == b[j - 2] and a[i - 2] == y:
+                cost = min(cost, before[j - 2] + 1)
+            row.append(cost)
+        before, previous = previous, row
+    return previous[-1]

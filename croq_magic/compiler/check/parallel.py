@@ -1,0 +1,263 @@
+"""`parallel`, `inthreads`, barriers and fences (PAR codes that need no level mapping)."""
+
+from __future__ import annotations
+
+from croq_magic.compiler import integers, ir, syntax
+from croq_magic.compiler.check import shapes
+from croq_magic.compiler.check.context import Checker, Nest, free_variables, show
+from croq_magic.compiler.check.conversions import as_scalar
+from croq_magic.compiler.check.expressions import condition, constant_integer, evaluate
+from croq_magic.compiler.check.loops import once
+from croq_magic.compiler.check.values import Bounded, BoundedTuple, Driver
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.types import BOOL, S32
+
+_LEVELS = {level.value: level for level in ir.Level} | {"term": ir.Level.THREAD}
+_DEVICES = ("cpu", "gpu")
+
+
+def parallel(c: Checker, s: syntax.Parallel) -> None:
+    """A launch on the host, a further level inside one."""
+    if c.masked:
+        c.fail("PAR14", "`parallel` cannot start inside `inthreads`; nest it the other way round", s.span)
+    if c.in_device and (s.is_async or s.stream is not None):
+        c.fail("PAR10", "only the outermost level may be asynchronous or name a stream", s.span)
+    if s.stream is not None:
+        symbol = c.find(s.stream.text)
+        from croq_magic.compiler.check.values import StreamValue
+
+        if symbol is None or not isinstance(symbol.value, StreamValue):
+            c.fail("PAR11", f"`{s.stream.text}` is not a `stream` parameter", s.stream.span)
+    seen: set[str] = set()
+    for group in s.groups:
+        for name in (*group.names, *([group.whole] if group.whole else [])):
+            if name.text in seen:
+                c.error(
+                    "PAR08" if group.whole and name is group.whole else "NAM08",
+                    f"`{name.text}` already names an axis of this `parallel`",
+                    name.span,
+                )
+            seen.add(name.text)
+    outermost = not c.in_device
+    loops, c.loops = c.loops, 0
+    guards, skipped = c.guards, c.maybe_skipped
+    region = _group(c, s, 0)
+    c.loops = loops
+    c.guards, c.maybe_skipped = guards, skipped
+    if not outermost:
+        c.emit(region)
+        return
+    kernel = ir.Kernel(c.fresh(f"{c.function.name.text}_kernel{c.launches or ''}"), region)
+    c.launches += 1
+    c.emit(ir.Launch(kernel, s.is_async, s.stream.text if s.stream else "", span=s.span))
+
+
+def _group(c: Checker, s: syntax.Parallel, position: int) -> ir.Region:
+    """One comma group of a `parallel` and everything inside it."""
+    group = s.groups[position]
+    extents = _extents(c, group)
+    attributes = _attributes(c, s, group) if position == 0 else ir.RegionAttributes(cooperative=group.cooperative)
+    level = _LEVELS[group.level.word] if group.level else None
+    labels = [n.text for n in group.names] or [group.whole.text if group.whole else "p"] * (len(extents) == 1)
+    if not labels:
+        labels = [f"p{i}" for i in range(len(extents))]
+    indices = tuple(
+        ir.Var(c.fresh(label), S32, ir.Role.REGION, integers.ZERO, extent)
+        for label, extent in zip(labels, extents, strict=True)
+    )
+    single = all(integers.value(extent) == 1 for extent in extents)
+    with c.scope("`parallel`", s.span):
+        c.nest.append(Nest(group.level.word if group.level else None, indices, single))
+        try:
+            _declare(c, group, indices, extents)
+            if position + 1 < len(s.groups):
+                with c.collect() as statements:
+                    inner = _group(c, s, position + 1)
+                    c.emit(inner)
+                body = tuple(statements)
+            else:
+                body = _inline_body(c, s.body)
+        finally:
+            c.nest.pop()
+    return ir.Region(level, indices, extents, body, attributes, span=group.span)
+
+
+def _inline_body(c: Checker, body: syntax.Stmt) -> ir.Body:
+    from croq_magic.compiler.check.statements import body as check_body
+
+    return check_body(c, body, "`parallel`")
+
+
+def _extents(c: Checker, group: syntax.AxisGroup) -> tuple[ir.Expr, ...]:
+    extents: list[ir.Expr] = []
+    for bound in group.bounds:
+        value = evaluate(c, bound)
+        items = shapes.items_of(value)
+        for e in items if items is not None else (as_scalar(c, value, bound.span, bound.span.text).expr,):
+            if not e.dtype.is_integer:
+                c.fail("PAR07", f"a parallel extent is an integer, found `{e.dtype}`", bound.span)
+            extents.append(_extent(c, e, bound.span))
+    if group.braced and len(group.names) != len(extents):
+        c.fail(
+            "PAR08",
+            f"{len(group.names)} name{'s' * (len(group.names) != 1)} for {len(extents)} extent{'s' * (len(extents) != 1)}",
+            group.span,
+        )
+    if not group.braced and group.names and len(extents) != 1:
+        names = ", ".join(f"{group.names[0].text}{i}" for i in range(len(extents)))
+        shown = ", ".join(map(show, extents))
+        c.fail(
+            "PAR09",
+            f"`{group.names[0].text}` cannot have {len(extents)} extents",
+            group.span,
+            f"`{{{names}}} by [{shown}]`",
+        )
+    if len(extents) > 3:
+        c.fail(
+            "PAR09",
+            f"{len(extents)} axes in one level; a level has at most three",
+            group.span,
+            "nest a second `parallel`",
+        )
+    return tuple(extents)
+
+
+def _extent(c: Checker, e: ir.Expr, span: Span) -> ir.Expr:
+    number = integers.value(e)
+    if number is not None and number < 1:
+        c.fail("PAR07", f"parallel extent must be at least 1, found {number}", span)
+    e = once(c, e, "extent", span)
+    c.require(
+        ir.Binary(">=", e, integers.ONE, BOOL),
+        "RTA04",
+        f"parallel extent `{show(e)}` must be at least 1",
+        span,
+        runtime=f"parallel extent `{show(e)}` must be at least 1",
+        values=(e,),
+    )
+    return e
+
+
+def _declare(c: Checker, group: syntax.AxisGroup, indices: tuple[ir.Var, ...], extents: tuple[ir.Expr, ...]) -> None:
+    items = tuple(
+        Bounded(var, extent, Driver(var.name, True, c.depth + len(c.scopes), group.span), c.depth)
+        for var, extent in zip(indices, extents, strict=True)
+    )
+    for name, item in zip(group.names, items, strict=False):
+        c.declare(name, item)
+    if group.whole is not None and all(group.whole.text != name.text for name in group.names):
+        c.declare(group.whole, BoundedTuple(items) if group.names else items[0])
+
+
+def _attributes(c: Checker, s: syntax.Parallel, group: syntax.AxisGroup) -> ir.RegionAttributes:
+    bounds: tuple[int, ...] = ()
+    registers = 0
+    for attribute in s.attributes:
+        name = attribute.name.text
+        message = f"`{name}` needs compile-time integers"
+        numbers = []
+        for argument in attribute.args:
+            if isinstance(argument, syntax.FloatLit):
+                c.fail("PAR27", message, argument.span)
+            numbers.append(constant_integer(c, argument, "PAR27", message))
+        if name == "launch_bounds":
+            bounds = tuple(numbers)
+        elif name == "maxnreg" and numbers:
+            registers = numbers[0]
+    device = group.device.text if group.device else ""
+    if device and device not in _DEVICES:
+        assert group.device is not None
+        c.fail("PAR24", f"unknown device `{device}`", group.device.span, f"known: {', '.join(_DEVICES)}")
+    return ir.RegionAttributes(bounds, registers, group.cooperative, device)
+
+
+# --------------------------------------------------------------------------------------------- masks and barriers
+
+
+def inthreads(c: Checker, s: syntax.InThreads) -> None:
+    if not c.in_device:
+        c.fail("PAR13", "`inthreads` needs an enclosing `parallel`", s.span)
+    if s.is_async:
+        c.unsupported("`inthreads.async`", s.span)
+    test = condition(c, s.condition)
+    _check_mask(c, s, test)
+    from croq_magic.compiler.check.statements import body
+
+    c.masked += 1
+    c.guards.append(test)
+    statements = body(c, s.body, "`inthreads`")
+    c.guards.pop()
+    c.masked -= 1
+    c.emit(ir.Masked(test, statements, s.is_async, span=s.span))
+
+
+def _check_mask(c: Checker, s: syntax.InThreads, test: ir.Expr) -> None:
+    indices = [v for v in free_variables(test) if isinstance(v, ir.Var) and v.role is ir.Role.REGION]
+    if not indices and not any(
+        isinstance(v, ir.Var) and v.role in (ir.Role.MUTABLE, ir.Role.LET) for v in free_variables(test)
+    ):
+        c.fail("PAR12", "the predicate is the same for all threads", s.condition.span, "use `if`")
+    for part in _comparisons(test):
+        used = [v for v in free_variables(part) if isinstance(v, ir.Var) and v.role is ir.Role.REGION]
+        if len(used) > 1:
+            c.fail("PAR28", "a mask comparison may use one parallel variable", s.condition.span, "split it or use `if`")
+
+
+def _comparisons(e: ir.Expr) -> list[ir.Expr]:
+    if isinstance(e, ir.Binary) and e.op in ("&&", "||"):
+        return _comparisons(e.left) + _comparisons(e.right)
+    if isinstance(e, ir.Unary) and e.op == "!":
+        return _comparisons(e.operand)
+    return [e]
+
+
+def barrier(c: Checker, s: syntax.Barrier) -> None:
+    level = _LEVELS[s.level.word]
+    if not c.in_device:
+        c.fail("PAR13", "a barrier needs an enclosing `parallel`", s.span)
+    if level is ir.Level.DEVICE:
+        c.fail("PAR25", "a grid barrier needs `block<cooperative>`", s.span)
+    _check_divergence(c, s.span)
+    c.emit(ir.Barrier(ir.Level.BLOCK if level is ir.Level.THREAD else level, span=s.span))
+
+
+def sync(c: Checker, s: syntax.Sync) -> None:
+    word = s.storage.word
+    if word == "local":
+        return
+    if word == "global":
+        if c.in_device:
+            c.fail(
+                "PAR13",
+                "`sync.global` waits for launches and stands on the host",
+                s.span,
+                "`sync.shared` is the barrier of a block",
+            )
+        c.emit(ir.SyncHost(span=s.span))
+        return
+    if not c.in_device:
+        c.fail("PAR13", "`sync.shared` needs an enclosing `parallel`", s.span)
+    _check_divergence(c, s.span)
+    c.emit(ir.Barrier(ir.Level.BLOCK, span=s.span))
+
+
+def _check_divergence(c: Checker, span: Span) -> None:
+    inner = {
+        index.name
+        for position, nest in enumerate(c.nest)
+        if position > 0 or nest.level in ("thread", "group", "group-4")
+        for index in nest.indices
+    }
+    for guard in c.guards:
+        if any(isinstance(v, ir.Var) and v.name in inner for v in free_variables(guard)):
+            c.fail("PAR15", "barrier under a condition that differs between threads: deadlock", span)
+
+
+def fence(c: Checker, s: syntax.Fence) -> None:
+    c.emit(ir.Fence(_LEVELS[s.level.word], span=s.span))
+
+
+def yields(c: Checker, s: syntax.Yield) -> None:
+    if not c.in_device:
+        c.fail("PAR23", "`yield` is allowed only inside `parallel`", s.span)
+    c.emit(ir.Yield(span=s.span))

@@ -1,0 +1,237 @@
+"""Transfers: dma statements, futures and waits (DMA and part of the STO and DYN codes)."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from croq_magic.compiler import integers, ir, syntax, views
+from croq_magic.compiler.check.context import Checker, decide, free_variables, show
+from croq_magic.compiler.check.conversions import store_as
+from croq_magic.compiler.check.expressions import evaluate, integer, scalar
+from croq_magic.compiler.check.names import resolve
+from croq_magic.compiler.check.storage import mark_written, require_constant
+from croq_magic.compiler.check.values import FutureValue, SpanValue
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.types import BOOL
+
+_SWIZZLES = (32, 64, 128)
+
+
+def dma(c: Checker, s: syntax.Dma) -> None:
+    """One transfer; binds its future if it is named."""
+    if s.engine == "tma":
+        c.unsupported("`tma`", s.span, "`dma.copy` has the same meaning")
+    if isinstance(s.source, syntax.Select) or isinstance(s.destination, syntax.Select):
+        c.unsupported("`select` in a transfer", s.span)
+    source_value = evaluate(c, s.source)
+    assert isinstance(source_value, SpanValue)
+    source = source_value.view
+    for modifier in s.modifiers:
+        if modifier.name == "zfill":
+            source = dataclasses.replace(source, zfill=True)
+        elif modifier.name != "swiz":
+            c.unsupported(f"`.{modifier.name}`", modifier.span)
+    pad, pad_value = _padding(c, s, source)
+    order = _permutation(c, s, source)
+    extents = _result_extents(source, pad, order)
+    if s.is_async and s.result is None:
+        c.fail(
+            "DMA06", "an asynchronous copy needs a name to wait on", s.span, "`f = dma.copy.async ...` and `wait f;`"
+        )
+    destination = _destination(c, s, source, extents)
+    partial = _fit(c, s, source, destination, extents, bool(order)) if isinstance(s.destination, syntax.View) else False
+    token = ir.Token(c.fresh(f"{s.result.text}_done")) if s.is_async and s.result else None
+    after = _after(c, s)
+    mark_written(c, destination, s.span)
+    c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, span=s.span))
+    if s.result is not None:
+        old = c.find_here(s.result.text)
+        if old is not None and isinstance(old.value, FutureValue):
+            c.fail(
+                "DMA22",
+                f"`{s.result.text}` is already a future",
+                s.result.span,
+                "use another name, or start from `dma.any` in a pipeline",
+            )
+        c.declare(s.result, FutureValue(destination, token, s.result.span, c.depth), destination.buffer.storage)
+
+
+def _padding(c: Checker, s: syntax.Dma, source: ir.View) -> tuple[tuple[tuple[ir.Expr, ir.Expr], ...], ir.Expr | None]:
+    if not isinstance(s.config, syntax.PadConfig):
+        if s.op == "pad":
+            c.fail("DMA16", "`dma.pad` needs `<{low}, {high}, {mid}, value>`", s.span)
+        return (), None
+    config, rank = s.config, source.rank
+    if not len(config.low) == len(config.high) == len(config.mid) == rank:
+        c.fail("DMA16", f"low, high and mid need {rank} entries each", config.span)
+    for entry in config.mid:
+        if integers.value(integer(c, entry, "interior padding")) != 0:
+            c.fail("DMA17", "interior padding is not supported; use 0", entry.span)
+    pairs = []
+    for low, high in zip(config.low, config.high, strict=True):
+        amounts = []
+        for entry in (low, high):
+            amount = integer(c, entry, "padding")
+            c.require(
+                ir.Binary(">=", amount, integers.ZERO, BOOL),
+                "DMA16",
+                f"padding {show(amount)} must not be negative",
+                entry.span,
+            )
+            amounts.append(amount)
+        pairs.append((amounts[0], amounts[1]))
+    value = store_as(c, scalar(c, config.value), source.buffer.dtype, config.value.span, config.value.span.text)
+    return tuple(pairs), value
+
+
+def _permutation(c: Checker, s: syntax.Dma, source: ir.View) -> tuple[int, ...]:
+    if not isinstance(s.config, syntax.TransposeConfig):
+        if s.op == "transp":
+            c.fail("DMA18", "`dma.transp` needs the order of dimensions, `dma.transp<1, 0>`", s.span)
+        return ()
+    order = s.config.order
+    if sorted(order) != list(range(source.rank)):
+        full = ", ".join(map(str, range(source.rank)))
+        c.fail("DMA18", f"{{{', '.join(map(str, order))}}} is not a permutation of {{{full}}}", s.config.span)
+    return order
+
+
+def _result_extents(
+    source: ir.View, pad: tuple[tuple[ir.Expr, ir.Expr], ...], order: tuple[int, ...]
+) -> tuple[ir.Expr, ...]:
+    extents = source.extents
+    if pad:
+        extents = tuple(integers.add(integers.add(e, low), high) for e, (low, high) in zip(extents, pad, strict=True))
+    return tuple(extents[d] for d in order) if order else extents
+
+
+def _destination(c: Checker, s: syntax.Dma, source: ir.View, extents: tuple[ir.Expr, ...]) -> ir.View:
+    if isinstance(s.destination, syntax.View):
+        value = evaluate(c, s.destination)
+        assert isinstance(value, SpanValue)
+        if value.view.zfill:
+            c.fail("DMA04", "`.zfill` belongs to the source of a copy", s.destination.span)
+        return value.view
+    assert isinstance(s.destination, syntax.StorageWord)
+    word = s.destination.word
+    if not c.in_device:
+        if word == "global":
+            c.unsupported("`=> global`", s.destination.span, "declare a span and copy into it")
+        c.fail("DMA05", f"`{word}` is not a destination outside `parallel`", s.destination.span)
+    if word == "global":
+        c.fail(
+            "STO02",
+            "inside `parallel` a copy cannot allocate `global` storage",
+            s.destination.span,
+            "write `shared` or `local`",
+        )
+    storage = ir.Storage(word)
+    for extent in extents:
+        require_constant(c, extent, storage, s.destination.span)
+    swizzle = 0
+    modifier = s.modifier("swiz")
+    if modifier is not None:
+        swizzle = modifier.args[0] if modifier.args else 128
+        if swizzle not in _SWIZZLES:
+            c.fail("DMA21", "swizzle must be 32, 64 or 128", modifier.span)
+    name = c.fresh(s.result.text if s.result else f"{source.buffer.name}_tile")
+    buffer = ir.Buffer(name, source.buffer.dtype, storage, extents, layout=swizzle, alignment=128, span=s.span)
+    c.emit(ir.Declare(buffer, span=s.span))
+    return views.whole(buffer, span=s.destination.span)
+
+
+def _fit(
+    c: Checker, s: syntax.Dma, source: ir.View, dst: ir.View, extents: tuple[ir.Expr, ...], transposed: bool
+) -> bool:
+    """Element types, ranks and extents; whether the destination is larger and gets zeros."""
+    assert isinstance(s.destination, syntax.View)
+    if source.buffer.dtype is not dst.buffer.dtype:
+        c.fail(
+            "DMA01",
+            f"source is `{source.buffer.dtype}`, destination `{dst.buffer.dtype}`; a copy does not convert",
+            s.span,
+        )
+    if len(extents) != dst.rank:
+        shape = ", ".join(map(show, dst.extents))
+        same = integers.equal(integers.product(extents), integers.product(dst.extents))
+        c.fail(
+            "DMA02",
+            f"ranks differ: {len(extents)} and {dst.rank}",
+            s.span,
+            f"`{s.source.span.text}.span_as([{shape}])`" if same else None,
+        )
+    partial = False
+    for dimension, (have, room) in enumerate(zip(extents, dst.extents, strict=True)):
+        if integers.equal(have, room):
+            continue
+        larger = decide(ir.Binary("<", have, room, BOOL))
+        if larger and dst.buffer.storage is not ir.Storage.GLOBAL:
+            partial = True
+            if not source.zfill:
+                rows = f"{show(have)}..{show(integers.sub(room, integers.ONE))}"
+                what = "rows" if dimension == 0 else f"elements of dimension {dimension},"
+                c.warn(
+                    "DMA04",
+                    f"{what} {rows} of `{dst.buffer.name}` become zero",
+                    s.destination.span,
+                    "say `dma.copy.zfill`",
+                )
+            continue
+        if transposed:
+            shape, into = ", ".join(map(show, extents)), ", ".join(map(show, dst.extents))
+            c.fail("DMA19", f"transposed source is [{shape}], destination [{into}]", s.span)
+        unit = "rows" if dimension == 0 else f"elements in dimension {dimension}"
+        verb = "do not fit into" if decide(ir.Binary(">", have, room, BOOL)) else "do not match"
+        c.require(
+            ir.Binary("==", have, room, BOOL),
+            "DMA03",
+            f"{show(have)} {unit} {verb} {show(room)}",
+            s.span,
+            runtime=f"the copy has {show(have)} {unit}, its destination {show(room)}",
+            values=(have, room),
+        )
+    return partial
+
+
+def _after(c: Checker, s: syntax.Dma) -> ir.Token | None:
+    if s.after is None:
+        return None
+    value = resolve(c, s.after.text, s.after.span).value
+    if not isinstance(value, FutureValue):
+        c.fail("DMA08", f"`{s.after.text}` is {value.describe()}, not a future", s.after.span)
+    return value.token
+
+
+def wait(c: Checker, s: syntax.Wait) -> None:
+    """`wait f, g`: futures only; events come with roles."""
+    tokens: list[ir.Token] = []
+    for item in s.items:
+        value = resolve(c, item.name.text, item.name.span).value
+        if not isinstance(value, FutureValue):
+            c.fail("DMA08", f"`{item.name.text}` is {value.describe()}, not a future", item.span)
+        if value.token is None:
+            c.fail(
+                "DMA08",
+                f"`{item.name.text}` is synchronous and already complete",
+                item.span,
+                "drop the `wait`, or use `dma.copy.async`",
+            )
+        if value.waited is not None:
+            c.fail("DMA08", f"`{item.name.text}` was already waited on", item.span)
+        value.waited = item.span
+        tokens.append(value.token)
+    c.emit(ir.Wait(tuple(tokens), span=s.span))
+
+
+def uniform(c: Checker, view: ir.View, span: Span) -> None:
+    """DMA20: the operands of a copy into `shared` must not depend on thread indices."""
+    inner = {index.name for nest in c.nest if nest.level in ("thread", "group", "group-4") for index in nest.indices}
+    for expression in (*view.map, view.offset):
+        for var in free_variables(expression):
+            if isinstance(var, ir.Var) and var.name in inner:
+                c.fail(
+                    "DMA20",
+                    "each thread names another tile for one shared buffer",
+                    span,
+                    "copy the whole tile once, or use `local`",
+                )

@@ -1,0 +1,184 @@
+"""What expressions of the language evaluate to while a function is checked.
+
+A value pairs what the language knows (kind, element type, extent, mutability) with IR: a scalar's expression, a span's
+view. `describe` is the word messages use for it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.types import BOOL, S32, DType
+
+
+class Value:
+    """Base of all values."""
+
+    kind = "a value"
+
+    def describe(self) -> str:
+        return self.kind
+
+
+@dataclasses.dataclass(frozen=True)
+class Poison(Value):
+    """The value of a name whose definition was wrong; using it draws no second message."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Scalar(Value):
+    """One number. `type` is its type in the language; 16-bit floats are carried as f32 in `expr` until they are stored.
+
+    `narrow` is the type before promotion (s16 for the sum of two s16). `element` says that an element scalar took part,
+    so a name inferred from it is mutable. `var` is set when the value is an assignable variable.
+    """
+
+    expr: ir.Expr
+    type: DType
+    narrow: DType | None = None
+    element: bool = False
+    var: ir.Var | None = None
+    depth: int = 0
+
+    def describe(self) -> str:
+        return "bool" if self.type is BOOL else self.type.name
+
+
+@dataclasses.dataclass(frozen=True)
+class Driver:
+    """What gives a bounded variable its value: a region index or the loops that iterate a `with` variable."""
+
+    name: str
+    parallel: bool
+    depth: int
+    span: Span
+
+
+@dataclasses.dataclass(frozen=True)
+class Bounded(Value):
+    """A bounded integer: its current value and its extent."""
+
+    value: ir.Expr
+    extent: ir.Expr
+    driver: Driver | None = None
+    depth: int = 0
+
+    def describe(self) -> str:
+        return "a bounded integer"
+
+    def scalar(self) -> Scalar:
+        return Scalar(self.value, S32)
+
+
+@dataclasses.dataclass(frozen=True)
+class BoundedTuple(Value):
+    items: tuple[Bounded, ...]
+    kind = "a bounded ituple"
+
+
+@dataclasses.dataclass(frozen=True)
+class ITuple(Value):
+    items: tuple[ir.Expr, ...]
+    kind = "an ituple"
+
+
+@dataclasses.dataclass(frozen=True)
+class Shape(Value):
+    extents: tuple[ir.Expr, ...]
+    kind = "a shape"
+
+
+@dataclasses.dataclass(frozen=True)
+class SpanValue(Value):
+    """Spanned data: a declared span, a parameter, or a view of one. `depth` counts the regions around the storage's
+    declaration, `chain` says that it is a view rather than all of its buffer."""
+
+    view: ir.View
+    depth: int = 0
+    chain: bool = False
+    kind = "a span"
+
+    @property
+    def storage(self) -> ir.Storage:
+        return self.view.buffer.storage
+
+    @property
+    def dtype(self) -> DType:
+        return self.view.buffer.dtype
+
+    def type_text(self) -> str:
+        from croq_magic.compiler.text import format_expr
+
+        storage = "" if self.storage is ir.Storage.GLOBAL else self.storage.value + " "
+        return f"{storage}{self.dtype} [{', '.join(map(format_expr, self.view.extents))}]"
+
+
+@dataclasses.dataclass(frozen=True)
+class ArrayValue(Value):
+    """A buffer array without subscripts."""
+
+    buffer: ir.Buffer
+    depth: int = 0
+    kind = "a buffer array"
+
+
+@dataclasses.dataclass
+class FutureValue(Value):
+    """Result of a transfer. `waited` is where a `wait` stands, `token` marks an asynchronous one."""
+
+    view: ir.View
+    token: ir.Token | None
+    span: Span
+    depth: int = 0
+    waited: Span | None = None
+    kind = "a future"
+
+    def data(self) -> SpanValue:
+        return SpanValue(self.view, self.depth)
+
+
+@dataclasses.dataclass(frozen=True)
+class StreamValue(Value):
+    kind = "a stream"
+
+
+@dataclasses.dataclass(frozen=True)
+class Text(Value):
+    text: str
+    kind = "a string"
+
+
+def constant(number: int) -> Scalar:
+    return Scalar(integers.constant(number), S32)
+
+
+def is_index(e: ir.Expr) -> bool:
+    """Whether an expression is integer arithmetic over immutable integers, so that it can be reasoned about."""
+    if isinstance(e, ir.Const):
+        return isinstance(e.value, int) and not isinstance(e.value, bool)
+    if isinstance(e, ir.Var):
+        return e.dtype.is_integer and e.role is not ir.Role.MUTABLE
+    if isinstance(e, ir.Unary):
+        return e.op == "-" and is_index(e.operand)
+    if isinstance(e, ir.Binary):
+        return e.op in ("+", "-", "*", "/", "%") and is_index(e.left) and is_index(e.right)
+    if isinstance(e, ir.Builtin):
+        return e.name in ("__max", "__min") and all(map(is_index, e.args))
+    return False
+
+
+def is_entry(e: ir.Expr) -> bool:
+    """Whether a value is known when arguments are bound: constants, dimensions and scalar parameters only."""
+    if isinstance(e, ir.Var):
+        return e.role in (ir.Role.DIM, ir.Role.PARAM)
+    if isinstance(e, (ir.Unary, ir.Cast)):
+        return is_entry(e.operand)
+    if isinstance(e, ir.Binary):
+        return is_entry(e.left) and is_entry(e.right)
+    if isinstance(e, ir.Select):
+        return is_entry(e.condition) and is_entry(e.then) and is_entry(e.other)
+    if isinstance(e, ir.Builtin):
+        return all(map(is_entry, e.args))
+    return isinstance(e, ir.Const)

@@ -1,0 +1,278 @@
+"""View chains: chunkat, chunk, subspan, modspan, view/from, span_as, sqz, zfill (VEW codes)."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+
+from croq_magic.compiler import integers, ir, syntax, views
+from croq_magic.compiler.check import shapes
+from croq_magic.compiler.check.context import Checker, decide, show
+from croq_magic.compiler.check.conversions import as_scalar
+from croq_magic.compiler.check.expressions import buffer_value, evaluate, flatten
+from croq_magic.compiler.check.values import (
+    ArrayValue,
+    Bounded,
+    FutureValue,
+    ITuple,
+    Shape,
+    SpanValue,
+    Value,
+)
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.types import BOOL
+
+
+def view(c: Checker, e: syntax.View) -> SpanValue:
+    """The span that a view chain denotes."""
+    value = buffer_value(c, e.base)
+    text = e.base.span.text
+    if isinstance(value, FutureValue):
+        from croq_magic.compiler.check.expressions import require_waited
+
+        require_waited(c, value, e.base)
+        value = value.data()
+    if isinstance(value, ArrayValue):
+        c.fail("VEW14", f"`{text}` needs {len(value.buffer.slots)} subscripts, found 0", e.span)
+    if not isinstance(value, SpanValue):
+        c.fail("TYP10", f"`{text}` is {value.describe()}; a span is needed here", e.base.span)
+    current, previous = value.view, None
+    for op in e.ops:
+        if isinstance(op, syntax.Squeeze) and not isinstance(previous, (syntax.Subspan, syntax.Window, syntax.SpanAs)):
+            c.fail("VEW10", "`.sqz` must follow `.subspan`, `.view` or `.span_as`", op.span)
+        current = _apply(op, c, current, text)
+        previous = op
+    return SpanValue(dataclasses.replace(current, span=e.span), value.depth, value.chain or bool(e.ops))
+
+
+@functools.singledispatch
+def _apply(op: syntax.ViewOp, c: Checker, parent: ir.View, name: str) -> ir.View:
+    c.unsupported(f"`{op.span.text}`", op.span)
+
+
+@_apply.register
+def _(op: syntax.ChunkAt, c: Checker, parent: ir.View, name: str) -> ir.View:
+    arguments = _arguments(c, op.items)
+    if len(arguments) != parent.rank:
+        hint = (
+            f"`{name}.chunkat({', '.join([*(s.text for _, s in arguments), *['_'] * (parent.rank - len(arguments))])})`"
+        )
+        is_or_are = "argument is" if len(arguments) == 1 else "arguments are"
+        c.fail(
+            "VEW01",
+            f"`{name}` has rank {parent.rank} but {len(arguments)} tiling {is_or_are} given",
+            op.span,
+            hint if len(arguments) < parent.rank else None,
+        )
+    origin: list[ir.Expr] = []
+    extents: list[ir.Expr] = []
+    for dimension, ((value, span), extent) in enumerate(zip(arguments, parent.extents, strict=True)):
+        if value is None:
+            origin.append(integers.ZERO)
+            extents.append(extent)
+            continue
+        if not isinstance(value, Bounded):
+            as_scalar(c, value, span, span.text)
+            counts = ", ".join("4" if i == dimension else "1" for i in range(parent.rank))
+            places = ", ".join(span.text if i == dimension else "0" for i in range(parent.rank))
+            c.fail("VEW04", f"`{span.text}` has no extent", span, f"`{name}.chunk({counts}).at({places})`")
+        chunk = _chunk_extent(c, extent, value.extent, dimension, span, name)
+        origin.append(integers.mul(value.value, chunk))
+        extents.append(chunk)
+    return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+def _chunk_extent(c: Checker, extent: ir.Expr, count: ir.Expr, dimension: int, span: Span, name: str) -> ir.Expr:
+    total, parts = integers.value(extent), integers.value(count)
+    if total is not None and parts is not None:
+        if parts > total:
+            c.fail("VEW02", f"{parts} chunks of dimension {dimension} with only {total} elements", span)
+        if total % parts:
+            first = total // parts * parts
+            rows = f"{first}..{total - 1}" if total - first > 1 else f"{first}"
+            rank = "rows" if dimension == 0 else f"elements of dimension {dimension},"
+            c.warn(
+                "VEW03",
+                f"{total} is not a multiple of {parts}; {rank} {rows} are never addressed",
+                span,
+                f"`{name}.subspan({-(-total // parts)}).at(...)` with `.zfill` covers the rest",
+            )
+        return integers.constant(total // parts)
+    c.require(
+        ir.Binary("<=", count, extent, BOOL),
+        "VEW02",
+        f"{show(count)} chunks of dimension {dimension} with only {show(extent)} elements",
+        span,
+        values=(count, extent),
+    )
+    rest = ir.Binary("==", integers.mod(extent, count), integers.ZERO, BOOL)
+    c.require(
+        rest,
+        "VEW03",
+        f"{show(extent)} is not a multiple of {show(count)}; the rest of dimension {dimension} of `{name}` is never addressed",
+        span,
+        warning=True,
+        values=(extent, count),
+    )
+    return integers.floordiv(extent, count)
+
+
+def _arguments(c: Checker, items: tuple[syntax.Expr, ...]) -> list[tuple[Value | None, Span]]:
+    """Flattened arguments of a view; None stands for `_`."""
+    out: list[tuple[Value | None, Span]] = []
+    for item in items:
+        if isinstance(item, syntax.ShapeLit):
+            out += _arguments(c, item.items)
+        elif isinstance(item, syntax.Wildcard):
+            out.append((None, item.span))
+        else:
+            out += flatten(c, (item,))
+    return out
+
+
+def _integers(
+    c: Checker, items: tuple[syntax.Expr, ...], op: syntax.ViewOp, name: str, rank: int, what: str
+) -> list[tuple[ir.Expr | None, Span]]:
+    found = _arguments(c, items)
+    if len(found) != rank:
+        c.fail(
+            "VEW01",
+            f"`{name}` has rank {rank} but {len(found)} {what}{'s are' if len(found) != 1 else ' is'} given",
+            op.span,
+        )
+    out: list[tuple[ir.Expr | None, Span]] = []
+    for value, span in found:
+        if value is None:
+            out.append((None, span))
+            continue
+        s = as_scalar(c, value, span, span.text)
+        if not s.type.is_integer:
+            c.fail("SHP06", f"{what}s are integers, found `{s.describe()}`", span)
+        out.append((s.expr, span))
+    return out
+
+
+def _given(c: Checker, items: list[tuple[ir.Expr | None, Span]]) -> tuple[ir.Expr, ...]:
+    for item, span in items:
+        if item is None:
+            c.fail("NAM06", "`_` is not allowed here; write 0", span)
+    return tuple(item for item, _ in items if item is not None)
+
+
+def _tile_extents(
+    c: Checker, op: syntax.ViewOp, items: tuple[syntax.Expr, ...], parent: ir.View, name: str
+) -> tuple[ir.Expr, ...]:
+    extents: list[ir.Expr] = []
+    found = _integers(c, items, op, name, parent.rank, "extent")
+    for dimension, ((extent, span), total) in enumerate(zip(found, parent.extents, strict=True)):
+        if extent is None:
+            extents.append(total)
+            continue
+        shapes.check_extent(c, extent, dimension, span)
+        extents.append(extent)
+    return tuple(extents)
+
+
+def _fits(c: Checker, extents: tuple[ir.Expr, ...], parent: ir.View, op: syntax.ViewOp, code: str) -> None:
+    for dimension, (extent, total) in enumerate(zip(extents, parent.extents, strict=True)):
+        message = f"tile extent {show(extent)} exceeds {show(total)} in dimension {dimension}"
+        c.require(ir.Binary("<=", extent, total, BOOL), code, message, op.span, values=(extent, total))
+
+
+@_apply.register
+def _(op: syntax.Chunk, c: Checker, parent: ir.View, name: str) -> ir.View:
+    counts = _given(c, _integers(c, op.counts, op, name, parent.rank, "chunk count"))
+    at = _given(c, _integers(c, op.at, op, name, parent.rank, "index"))
+    extents, origin = [], []
+    for dimension, (count, index, total) in enumerate(zip(counts, at, parent.extents, strict=True)):
+        extent = _chunk_extent(c, total, count, dimension, op.span, name)
+        _index_in(c, index, count, dimension, op.span)
+        extents.append(extent)
+        origin.append(integers.mul(index, extent))
+    return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+def _index_in(c: Checker, index: ir.Expr, count: ir.Expr, dimension: int, span: Span) -> None:
+    """A constant tile index that does not exist is an error here; the rest is proven with the other bounds."""
+    inside = ir.Binary("&&", ir.Binary(">=", index, integers.ZERO, BOOL), ir.Binary("<", index, count, BOOL), BOOL)
+    if integers.value(index) is not None and decide(inside) is False:
+        c.fail("VEW06", f"tile index {show(index)} of dimension {dimension}, only {show(count)} tiles exist", span)
+
+
+@_apply.register
+def _(op: syntax.Subspan, c: Checker, parent: ir.View, name: str) -> ir.View:
+    extents = _tile_extents(c, op, op.extents, parent, name)
+    if op.strides is not None:
+        c.unsupported("explicit strides on `.subspan`", op.span, "use `.view(extents : strides).from(origin)`")
+    _fits(c, extents, parent, op, "VEW05")
+    steps = extents
+    if op.step is not None:
+        steps = _given(c, _integers(c, op.step, op, name, parent.rank, "step"))
+    at: tuple[ir.Expr, ...] = (integers.ZERO,) * parent.rank
+    if op.at is not None:
+        at = _given(c, _integers(c, op.at, op, name, parent.rank, "index"))
+    if op.kind == "modspan":
+        return _modspan(c, op, parent, extents, at if op.at is not None else None)
+    for dimension, (index, step, total) in enumerate(zip(at, steps, parent.extents, strict=True)):
+        _index_in(c, index, integers.ceildiv(total, step), dimension, op.span)
+    origin = tuple(integers.mul(index, step) for index, step in zip(at, steps, strict=True))
+    return views.window(parent, origin, extents, op.span)
+
+
+def _modspan(
+    c: Checker, op: syntax.Subspan, parent: ir.View, tile: tuple[ir.Expr, ...], at: tuple[ir.Expr, ...] | None
+) -> ir.View:
+    extents, origin = [], []
+    for dimension, (extent, total) in enumerate(zip(tile, parent.extents, strict=True)):
+        rest = integers.mod(total, extent)
+        message = f"no remainder to view: {show(extent)} divides {show(total)} in dimension {dimension}"
+        c.require(ir.Binary(">", rest, integers.ZERO, BOOL), "VEW05", message, op.span, values=(extent, total))
+        extents.append(rest)
+        index = integers.floordiv(total, extent) if at is None else at[dimension]
+        origin.append(integers.mul(index, extent))
+    return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+@_apply.register
+def _(op: syntax.Window, c: Checker, parent: ir.View, name: str) -> ir.View:
+    if op.strides is None:
+        extents = _tile_extents(c, op, op.extents, parent, name)
+    else:
+        extents = _given(c, _integers(c, op.extents, op, name, len(_arguments(c, op.extents)), "extent"))
+    rank = len(extents)
+    origin: tuple[ir.Expr, ...] = (integers.ZERO,) * rank
+    if op.origin is not None:
+        origin = _given(c, _integers(c, op.origin, op, name, rank, "origin"))
+    if op.strides is None:
+        return views.window(parent, origin, extents, op.span)
+    strides = _given(c, _integers(c, op.strides, op, name, rank, "stride"))
+    return views.strided(parent, origin, extents, strides, op.span)
+
+
+@_apply.register
+def _(op: syntax.SpanAs, c: Checker, parent: ir.View, name: str) -> ir.View:
+    values: list[tuple[Value, Span]] = []
+    for item in op.items:
+        inner = item.items if isinstance(item, syntax.ShapeLit) else (item,)
+        values += [(evaluate(c, i), i.span) for i in inner]
+    extents = shapes.flatten_extents(c, [(v if not isinstance(v, ITuple) else Shape(v.items), s) for v, s in values])
+    before, after = integers.product(parent.extents), integers.product(extents)
+    message = f"`{name}` has {show(before)} elements, the new shape {show(after)}"
+    c.require(ir.Binary("==", before, after, BOOL), "VEW08", message, op.span, values=(before, after))
+    if not parent.contiguous:
+        strides = views.strides(parent)
+        shown = ", ".join(map(show, strides)) if strides else "not affine"
+        c.fail(
+            "VEW09", f"the view is not contiguous (strides {shown})", op.span, "copy it first, `dma.copy ... => local`"
+        )
+    return views.reshape(parent, extents, op.span)
+
+
+@_apply.register
+def _(op: syntax.Squeeze, c: Checker, parent: ir.View, name: str) -> ir.View:
+    return views.squeeze(parent, op.span)
+
+
+@_apply.register
+def _(op: syntax.ZeroFill, c: Checker, parent: ir.View, name: str) -> ir.View:
+    return dataclasses.replace(parent, zfill=True)
