@@ -83,6 +83,7 @@ def main(notebook: Path, folder: Path) -> int:
     client = NotebookClient(
         content, timeout=600, kernel_name="python3", resources={"metadata": {"path": notebook.parent}}
     )
+    client.create_kernel_manager().transport = "ipc"  # local, so it needs no encryption
     lines, figures = [], []
     failure: str | None = None
     started = time.perf_counter()
