@@ -81,9 +81,12 @@ def main(notebook: Path, folder: Path) -> int:
         old.unlink()
     content = nbformat.read(notebook, as_version=4)
     client = NotebookClient(
-        content, timeout=600, kernel_name="python3", resources={"metadata": {"path": notebook.parent}}
+        content,
+        timeout=600,
+        kernel_name="python3",
+        resources={"metadata": {"path": notebook.parent}},
+        extra_arguments=["--log-level=ERROR"],
     )
-    client.create_kernel_manager().transport = "ipc"  # local, so it needs no encryption
     lines, figures = [], []
     failure: str | None = None
     started = time.perf_counter()
