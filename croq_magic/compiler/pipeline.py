@@ -1,0 +1,204 @@
+"""The stages of the compiler, in order. Each takes what the one before it gives.
+
+    text -> split -> preprocess -> parse -> check -> passes -> (a target:) passes -> emit -> build -> launch
+            Unit     tokens        syntax   tile IR  tile IR              tile IR    source  module   arrays
+
+`compile` goes all the way to functions that can be launched; `check` stops where nothing has been built yet.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from croq_magic.compiler import ir, syntax
+from croq_magic.compiler.check import UnitNames, check_function
+from croq_magic.compiler.diagnostics import Report
+from croq_magic.compiler.limits import Limits
+from croq_magic.compiler.parse import parse
+from croq_magic.compiler.passes.base import Context, Pass, run_passes
+from croq_magic.compiler.passes.drop_checks import DropChecks
+from croq_magic.compiler.passes.insert_joins import InsertJoins
+from croq_magic.compiler.passes.map_levels import MapLevels
+from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
+from croq_magic.compiler.passes.prove_bounds import ProveBounds
+from croq_magic.compiler.passes.prove_races import ProveRaces
+from croq_magic.compiler.passes.specialise import Specialise
+from croq_magic.compiler.preprocess import preprocess
+from croq_magic.compiler.source import Source, Unit, split
+from croq_magic.compiler.targets import base as targets
+from croq_magic.compiler.text import format_function
+from croq_magic.errors import CheckError
+
+MAX_VARIANTS = 8  # shapes a function is built for before the version for all shapes takes over
+CHECK_LEVELS = ("auto", "none", "entry", "low", "medium", "high", "all")
+
+
+@dataclasses.dataclass(frozen=True)
+class FrontEnd:
+    """What the stages up to `check` give: the regions of the text and the functions' IR with all proofs done."""
+
+    unit: Unit
+    functions: dict[str, ir.Function]
+    report: Report
+
+
+def mapping_passes(checks: str) -> list[Pass]:
+    """Passes after which the IR says where everything runs and what is proven. Diagrams are drawn from this form."""
+    passes: list[Pass] = [MapLevels(), InsertJoins(), ProveBounds(), ProveRaces()]
+    if checks in ("none", "entry"):
+        passes.append(DropChecks())
+    return passes
+
+
+def optimising_passes() -> list[Pass]:
+    """Passes that every target wants; a target adds its own."""
+    return [PromoteAccumulators()]
+
+
+def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks: str = "auto") -> FrontEnd:
+    """All stages that need no target but its limits. Findings are in the report; nothing is raised."""
+    report = Report()
+    unit = split(source, report)
+    preprocessed = preprocess(unit, defines, report, limits)
+    trees = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
+    names = _names(trees, preprocessed.prefixes, preprocessed.namespaces)
+    functions: dict[str, ir.Function] = {}
+    for tree in trees:
+        name = tree.name.text
+        if name in functions:
+            report.error("UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span)
+            continue
+        function = check_function(tree, report, limits, names)
+        if function is not None:
+            functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
+    return FrontEnd(unit, functions, report)
+
+
+def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces: Sequence[str]) -> UnitNames:
+    dims: dict[str, str] = {}
+    for tree in trees:
+        for param in tree.params:
+            for dim in param.type.shape.dims if param.type.shape else ():
+                if dim.symbol:
+                    dims.setdefault(dim.symbol, tree.name.text)
+    return UnitNames(frozenset(tree.name.text for tree in trees), dims, tuple(prefixes), tuple(namespaces))
+
+
+def check(source: Source, target: str = "auto", arch: str | None = None, defines: Mapping[str, str] | None = None) -> Report:
+    """Everything that can be said about a program without building it."""
+    chosen = targets.choose(target, arch)
+    return front_end(source, chosen.limits, defines or {}).report
+
+
+def compile(
+    source: Source,
+    target: str = "auto",
+    arch: str | None = None,
+    defines: Mapping[str, str] | None = None,
+    checks: str = "auto",
+) -> CompiledUnit:
+    """A program ready to launch. Raises `CompileError` with all findings, `TargetError` if the target is not usable."""
+    if checks not in CHECK_LEVELS:
+        raise ValueError(f"checks must be one of {', '.join(CHECK_LEVELS)}, not {checks!r}")
+    chosen = targets.choose(target, arch)
+    front = front_end(source, chosen.limits, defines or {}, checks)
+    front.report.raise_errors()
+    unit = CompiledUnit(front, chosen, checks)
+    for function in unit.functions.values():
+        if not function.function.dims:
+            function.variant({})  # a target compiler's complaint belongs to the cell that defines the function
+    return unit
+
+
+class CompiledUnit:
+    """All functions of one text, for one target."""
+
+    def __init__(self, front: FrontEnd, target: targets.Target, checks: str) -> None:
+        self.report = front.report
+        self.regions = front.unit
+        self.chosen = target
+        self.target = target.name
+        self.checks = checks
+        self.functions = {name: CompiledFunction(function, self) for name, function in front.functions.items()}
+
+    def source(self) -> str:
+        """The target source of all functions, for all shapes."""
+        return self.chosen.emit(self.regions, [function.lowered for function in self.functions.values()]).text
+
+
+class CompiledFunction:
+    """One tileflow function. It is built once for each tuple of extents, and after `MAX_VARIANTS` of them for all."""
+
+    def __init__(self, function: ir.Function, unit: CompiledUnit) -> None:
+        self.name = function.name
+        self.function = function
+        self.unit = unit
+        self._variants: dict[tuple[int, ...] | None, targets.Module] = {}
+        self._lock = threading.Lock()
+        self._lowered: ir.Function | None = None
+
+    @property
+    def lowered(self) -> ir.Function:
+        """The IR for all shapes that the target source is generated from."""
+        if self._lowered is None:
+            self._lowered = self._lower(self.function)
+        return self._lowered
+
+    def _lower(self, function: ir.Function) -> ir.Function:
+        context = Context(self.unit.report, self.unit.chosen.limits)
+        return run_passes(function, [*optimising_passes(), *self.unit.chosen.passes()], context)
+
+    def ir(self, stage: str = "tile") -> str:
+        """The tile IR as text: "tile" after the passes that all targets share, "target" after the target's own."""
+        if stage == "target":
+            return format_function(self.lowered)
+        context = Context(Report(), self.unit.chosen.limits)
+        return format_function(run_passes(self.function, optimising_passes(), context))
+
+    def source(self) -> str:
+        """The target source of this function, for all shapes."""
+        return self.unit.chosen.emit(self.unit.regions, [self.lowered]).text
+
+    def variant(self, dims: Mapping[str, int]) -> targets.Module:
+        """The built function for these extents."""
+        key: tuple[int, ...] | None = tuple(dims[var.name] for var in self.function.dims)
+        module = self._variants.get(key)
+        if module is not None:
+            return module
+        if len(self._variants) >= MAX_VARIANTS:
+            key = None
+            if key in self._variants:
+                return self._variants[key]
+        with self._lock:
+            module = self._variants.get(key)
+            if module is None:
+                module = self._build(dims if key is not None else None)
+                self._variants[key] = module
+        return module
+
+    def _build(self, dims: Mapping[str, int] | None) -> targets.Module:
+        function = self.function if not dims else self._specialised(dims)
+        lowered = self.lowered if function is self.function else self._lower(function)
+        source = self.unit.chosen.emit(self.unit.regions, [lowered])
+        return self.unit.chosen.build(source, lowered)
+
+    def _specialised(self, dims: Mapping[str, int]) -> ir.Function:
+        """The function with its extents known; what that disproves is reported before anything runs."""
+        report = Report()
+        context = Context(report, self.unit.chosen.limits)
+        passes: list[Pass] = [Specialise(tuple(sorted(dims.items()))), ProveBounds()]
+        if self.unit.checks in ("none", "entry"):
+            passes.append(DropChecks())
+        function = run_passes(self.function, passes, context)
+        if report.has_errors:
+            shapes = ", ".join(f"{name} = {value}" for name, value in dims.items())
+            raise CheckError(f"{self.name}: with {shapes}\n{report.text()}")
+        return function
+
+    def launch(self, values: Sequence[Any], dims: Mapping[str, int], result: Any) -> Any:
+        """Runs the function: `values` has one contiguous array, number or stream handle per parameter, `result` is the
+        array for a returned span (zeros) or None. Gives a returned scalar."""
+        return self.variant(dims).launch(values, dims, result)
