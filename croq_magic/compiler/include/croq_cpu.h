@@ -7,7 +7,7 @@
 // ---------------------------------------------------------------------------------------------- runtime interface
 // These structures are shared with croq_runtime.cpp; CROQ_ABI changes with them.
 #define CROQ_ABI 1
-#define CROQ_VALUES 12
+#define CROQ_VALUES 24
 
 enum { CROQ_OK = 0, CROQ_CHECK = 1, CROQ_INTERRUPTED = 2, CROQ_MEMORY = 3, CROQ_ARGUMENT = 4 };
 
@@ -58,6 +58,7 @@ static const croq_runtime* croq_rt;
 #define CROQ_INLINE static inline __attribute__((always_inline, unused))
 #define CROQ_COLD static __attribute__((noinline, cold, unused))
 #define CROQ_RESTRICT __restrict__
+#define CROQ_EXPORT __attribute__((visibility("default")))
 
 // True when the work must stop: asked for between blocks, at the back edge of a `while` and in long loops.
 CROQ_INLINE bool croq_stop(croq_lane* lane) { return CROQ_UNLIKELY(*lane->attention) && croq_rt->poll(lane); }
@@ -174,7 +175,6 @@ CROQ_INLINE T croq_mod(T a, T b) {
   if ((T)-1 < (T)0 && b == (T)-1) return 0;
   return (T)(a % b);
 }
-CROQ_INLINE int64_t croq_ceildiv(int64_t a, int64_t b) { return (a + b - 1) / b; }
 
 // Shifts by the width or more give what arithmetic says (0, or the sign), where C++ leaves it undefined.
 template <typename T>
@@ -183,6 +183,81 @@ template <typename T>
 CROQ_INLINE T croq_shr(T a, int64_t n) {
   constexpr int64_t last = (int64_t)sizeof(T) * 8 - 1;
   return n < 0 || n > last ? (a < (T)0 ? (T)-1 : (T)0) : (T)(a >> n);
+}
+
+CROQ_INLINE choreo::f16 croq_to_f16(float value) { return (choreo::f16)value; }
+CROQ_INLINE choreo::bf16 croq_to_bf16(float value) { return choreo::bf16(value); }
+
+template <typename T>
+CROQ_INLINE T croq_alignup(T v, T a) { return (T)((v + a - 1) / a * a); }
+template <typename T>
+CROQ_INLINE T croq_aligndown(T v, T a) { return (T)(v / a * a); }
+template <typename T>
+CROQ_INLINE T croq_ceildiv(T a, T b) { return b == 0 ? (T)0 : (T)((a + b - 1) / b); }
+
+// A host-side buffer of zeros; `data` is null when there was no memory.
+struct croq_storage {
+  void* data;
+  croq_storage(croq_lane* lane, int64_t bytes) : data(croq_rt->allocate(lane, bytes)) {}
+  ~croq_storage() { croq_rt->release(data); }
+  croq_storage(const croq_storage&) = delete;
+};
+
+// Atomic updates return the old value. `global`: several threads may meet; `block`: one thread runs the whole block.
+template <typename T, typename Change>
+CROQ_INLINE T croq_update(T* place, Change change) {
+  T old, next;
+  __atomic_load(place, &old, __ATOMIC_RELAXED);
+  do next = change(old);
+  while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  return old;
+}
+#define CROQ_ATOMIC(op, expression)                                                                  \
+  template <typename T>                                                                              \
+  CROQ_INLINE T croq_global_##op(T* place, T value) {                                                \
+    return croq_update(place, [value](T old) { return (T)(expression); });                           \
+  }                                                                                                  \
+  template <typename T>                                                                              \
+  CROQ_INLINE T croq_block_##op(T* place, T value) {                                                 \
+    T old = *place;                                                                                  \
+    *place = (T)(expression);                                                                        \
+    return old;                                                                                      \
+  }
+CROQ_ATOMIC(add, old + value)
+CROQ_ATOMIC(sub, old - value)
+CROQ_ATOMIC(exch, value)
+CROQ_ATOMIC(min, value < old ? value : old)
+CROQ_ATOMIC(max, old < value ? value : old)
+#undef CROQ_ATOMIC
+#define CROQ_ATOMIC(op, sign)                                                                        \
+  template <typename T>                                                                              \
+  CROQ_INLINE T croq_global_##op(T* place, T value) { return __atomic_fetch_##op(place, value, __ATOMIC_RELAXED); } \
+  template <typename T>                                                                              \
+  CROQ_INLINE T croq_block_##op(T* place, T value) {                                                 \
+    T old = *place;                                                                                  \
+    *place = (T)(old sign value);                                                                    \
+    return old;                                                                                      \
+  }
+CROQ_ATOMIC(and, &)
+CROQ_ATOMIC(or, |)
+CROQ_ATOMIC(xor, ^)
+#undef CROQ_ATOMIC
+template <typename T>
+CROQ_INLINE T croq_global_cas(T* place, T expected, T value) {
+  __atomic_compare_exchange(place, &expected, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
+  return expected;
+}
+template <typename T>
+CROQ_INLINE T croq_block_cas(T* place, T expected, T value) {
+  T old = *place;
+  if (old == expected) *place = value;
+  return old;
+}
+
+namespace croq_cell {
+using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;
+using choreo::u8; using choreo::u16; using choreo::u32; using choreo::u64;
+using choreo::f16; using choreo::bf16; using choreo::f32; using choreo::tf32; using choreo::f64;
 }
 
 template <typename T>

@@ -50,8 +50,11 @@ int64_t now() {
   return t.tv_sec * 1000000000ll + t.tv_nsec;
 }
 
-// Python's entry points; null when a program runs without an interpreter.
+// Python's entry points; null when a program runs without an interpreter. Objects are opaque here.
 struct Python {
+  void* (*tuple_item)(void*, intptr_t);
+  unsigned long long (*integer)(void*);
+  double (*real)(void*);
   void* (*save_thread)();
   void (*restore_thread)(void*);
   int (*check_signals)();
@@ -516,6 +519,12 @@ EXPORT void croq_runtime_threads(int32_t threads) {
 }
 EXPORT int32_t croq_runtime_workers() { return load(workers); }
 
+EXPORT void croq_runtime_objects(void* tuple_item, void* integer, void* real) {
+  python.tuple_item = (void* (*)(void*, intptr_t))tuple_item;
+  python.integer = (unsigned long long (*)(void*))integer;
+  python.real = (double (*)(void*))real;
+}
+
 // Runs one tileflow function with the interpreter lock held by the caller; returns a CROQ_ code. With
 // CROQ_INTERRUPTED a Python exception is set.
 EXPORT int32_t croq_run(croq_entry entry, const int64_t* words, croq_failure* failure) {
@@ -534,4 +543,40 @@ EXPORT int32_t croq_run(croq_entry entry, const int64_t* words, croq_failure* fa
   flush_text(&call);
   free(call.text);
   return call.stop ? call.stop : code;
+}
+
+// How one function is called with one set of extents: prepared once, so that a call is one foreign call of two
+// arguments. `kinds` says, per item of the argument tuple, where its word comes from: 'a' the data pointer of a NumPy
+// array (at byte `data_offset` of the object), 'i' an integer, 'f' a float, 'd' a double, '-' nothing. The words of
+// the dimensions stand ready in `words`; `places` gives each item's word.
+struct croq_plan {
+  croq_entry entry;
+  int64_t items, count, data_offset;
+  const char* kinds;
+  const int32_t* places;
+  const int64_t* words;
+};
+
+static __thread croq_failure last_failure;
+EXPORT const croq_failure* croq_last_failure() { return &last_failure; }
+
+EXPORT int32_t croq_invoke(const croq_plan* plan, void* arguments) {
+  int64_t words[64];
+  if (plan->count > 64) return CROQ_ARGUMENT;
+  memcpy(words, plan->words, sizeof(int64_t) * (size_t)plan->count);
+  for (int64_t i = 0; i < plan->items; ++i) {
+    int64_t& word = words[plan->places[i]];
+    void* item = plan->kinds[i] == '-' ? nullptr : python.tuple_item(arguments, i);
+    if (plan->kinds[i] == 'a') memcpy(&word, (char*)item + plan->data_offset, sizeof word);
+    if (plan->kinds[i] == 'i') word = (int64_t)python.integer(item);
+    if (plan->kinds[i] == 'd') {
+      double value = python.real(item);
+      memcpy(&word, &value, sizeof value);
+    }
+    if (plan->kinds[i] == 'f') {
+      float value = (float)python.real(item);
+      memcpy(&word, &value, sizeof value);
+    }
+  }
+  return croq_run(plan->entry, words, &last_failure);
 }

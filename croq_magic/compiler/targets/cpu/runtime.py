@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from croq_magic.compiler.targets.cpu import build
 
-VALUES = 12  # CROQ_VALUES of croq_cpu.h
+VALUES = 24  # CROQ_VALUES of croq_cpu.h
 OK, CHECK, INTERRUPTED, MEMORY, ARGUMENT = range(5)  # return codes of croq_run
 
 
@@ -18,6 +18,20 @@ class Failure(ctypes.Structure):
     """What a failed check left behind (`croq_failure`)."""
 
     _fields_ = [("check", ctypes.c_int32), ("count", ctypes.c_int32), ("values", ctypes.c_int64 * VALUES)]
+
+
+class Plan(ctypes.Structure):
+    """How one function is called with one set of extents (`croq_plan`)."""
+
+    _fields_ = [
+        ("entry", ctypes.c_void_p),
+        ("items", ctypes.c_int64),
+        ("count", ctypes.c_int64),
+        ("data_offset", ctypes.c_int64),
+        ("kinds", ctypes.c_char_p),
+        ("places", ctypes.POINTER(ctypes.c_int32)),
+        ("words", ctypes.POINTER(ctypes.c_int64)),
+    ]
 
 
 class Runtime:
@@ -39,16 +53,29 @@ class Runtime:
         self.run: Callable[[int, int, int], int] = handle.croq_run
         handle.croq_run.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
         handle.croq_run.restype = ctypes.c_int32
+        self.invoke: Callable[[int, tuple[object, ...]], int] = handle.croq_invoke
+        handle.croq_invoke.argtypes = (ctypes.c_void_p, ctypes.py_object)
+        handle.croq_invoke.restype = ctypes.c_int32
+        self.last_failure: Callable[[], ctypes._Pointer[Failure]] = handle.croq_last_failure
+        handle.croq_last_failure.argtypes = ()
+        handle.croq_last_failure.restype = ctypes.POINTER(Failure)
         api = ctypes.pythonapi
-        pointers = (api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals)
-        addresses = [ctypes.cast(pointer, ctypes.c_void_p).value for pointer in pointers]
-        handle.croq_runtime_start(thread_count(), *addresses, threading.main_thread().ident or 0)
+        hooks = _addresses(api.PyEval_SaveThread, api.PyEval_RestoreThread, api.PyErr_CheckSignals)
+        handle.croq_runtime_start(thread_count(), *hooks, threading.main_thread().ident or 0)
+        objects = _addresses(api.PyTuple_GetItem, api.PyLong_AsUnsignedLongLongMask, api.PyFloat_AsDouble)
+        handle.croq_runtime_objects.argtypes = (ctypes.c_void_p,) * 3
+        handle.croq_runtime_objects.restype = None
+        handle.croq_runtime_objects(*objects)
         self._writer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(ctypes.c_char), ctypes.c_int64)(_write)
         handle.croq_runtime_write_to(ctypes.cast(self._writer, ctypes.c_void_p))
 
     def set_threads(self, count: int) -> None:
         """Threads that one launch may use, the calling one included."""
         self.handle.croq_runtime_threads(count)
+
+
+def _addresses(*functions: ctypes._FuncPointer) -> list[int | None]:
+    return [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
 
 
 def _write(text: ctypes._Pointer[ctypes.c_char], size: int) -> None:

@@ -1,0 +1,311 @@
+"""C++ text of types, names and expressions: what every target that emits C++ shares.
+
+Two kinds of arithmetic. *Values* are computed in their element type as the language defines it. *Indices* (element
+offsets, extents, loop bounds) are mathematical integers, computed in 64 bits.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import re
+from collections.abc import Callable, Iterable
+
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.types import BF16, BOOL, F16, F32, F64, S32, S64, TF32, U32, U64, DType
+
+INDEX = "int64_t"
+
+# Precedences of C++, tightest highest.
+PRIMARY, PREFIX, TIMES, PLUS, SHIFT, COMPARE, EQUAL, AND, XOR, OR, BOTH, EITHER, CHOICE = range(16, 3, -1)
+_LEVEL = {
+    **dict.fromkeys("*/%", TIMES),
+    **dict.fromkeys("+-", PLUS),
+    **dict.fromkeys(("<<", ">>"), SHIFT),
+    **dict.fromkeys(("<", "<=", ">", ">="), COMPARE),
+    **dict.fromkeys(("==", "!="), EQUAL),
+    "&": AND, "^": XOR, "|": OR, "&&": BOTH, "||": EITHER,
+}  # fmt: skip
+
+_KEYWORDS = frozenset(
+    """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const
+    const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false
+    float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
+    protected public register reinterpret_cast requires return short signed sizeof static static_assert static_cast
+    struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
+    volatile wchar_t while xor xor_eq typeof linux unix lane frame begin end main choreo croq block_ words NULL""".split()
+) | {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "tf32", "assert", "errno"}
+
+_INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD, ir.Role.DIM)
+_WIDE = (S32, U32, S64, U64)  # integer types that C++ does not promote
+
+
+class Unsupported(Exception):
+    """A construct that a target cannot express; `span` is where it stands."""
+
+    def __init__(self, message: str, span: object = None) -> None:
+        super().__init__(message)
+        self.span = span
+
+
+def ctype(dtype: DType) -> str:
+    """The C++ name of an element type; sub-byte types and 8-bit floats have none yet."""
+    if dtype is BOOL:
+        return "bool"
+    if dtype.is_integer and dtype.bits in (8, 16, 32, 64) or dtype in (F16, BF16, F32, F64, TF32):
+        return dtype.name
+    raise Unsupported(f"the element type {dtype} is not supported by this target yet")
+
+
+def literal(value: int | float | bool, dtype: DType) -> str:
+    """A constant of an element type, exact."""
+    if dtype is BOOL:
+        return "true" if value else "false"
+    if dtype.is_float:
+        number = float(value)
+        if math.isnan(number):
+            text = "__builtin_nanf(\"\")"
+        elif math.isinf(number):
+            text = "__builtin_inff()" if number > 0 else "-__builtin_inff()"
+        else:
+            text = repr(number) if dtype is F64 else repr(number) + "f"
+        return text if dtype in (F32, F64, TF32) else f"{ctype(dtype)}({text})"
+    number = int(value)
+    if dtype is S32:
+        return str(number) if number > -(1 << 31) else "(-2147483647 - 1)"
+    if dtype is S64:
+        return f"{number}ll" if number > -(1 << 63) else "(-9223372036854775807ll - 1)"
+    if dtype in (U32, U64):
+        return f"{number}{'u' if dtype is U32 else 'ull'}"
+    return f"{ctype(dtype)}({number})"
+
+
+class Names:
+    """C++ names of the IR's variables and buffers: the source spelling unless C++ or another name forbids it."""
+
+    def __init__(self, reserved: Iterable[str] = ()) -> None:
+        self._taken = set(reserved) | _KEYWORDS
+        self._known: dict[object, str] = {}
+        self._kept: list[ir.Buffer] = []  # keeps buffers alive, so that their ids stay theirs
+
+    def of(self, node: ir.Var | ir.Buffer) -> str:
+        key: object = node.name if isinstance(node, ir.Var) else id(node)
+        if key not in self._known:
+            self._known[key] = self.fresh(node.name)
+            if isinstance(node, ir.Buffer):
+                self._kept.append(node)
+        return self._known[key]
+
+    def adopt(self, node: ir.Var | ir.Buffer, name: str) -> None:
+        """Uses a name from `fresh` for a node that the emitter made."""
+        self._known[node.name if isinstance(node, ir.Var) else id(node)] = name
+
+    def fresh(self, wanted: str) -> str:
+        """A name that nothing has yet, as close to `wanted` as C++ allows."""
+        base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "_"
+        if base[0].isdigit() or base.startswith(("croq_", "__")):
+            base = "v_" + base.lstrip("_")
+        name, number = base, 1
+        while name in self._taken:
+            number += 1
+            name = f"{base}_{number}"
+        self._taken.add(name)
+        return name
+
+
+# What a math builtin of the language is called in the prelude, per type: `croq_exp(x)` is overloaded there.
+_MATH = {
+    name: f"croq_{name[2:]}"
+    for name in """__sin __cos __tan __asin __acos __atan __atan2 __sinh __cosh __tanh __exp __expm1 __log __log1p __pow
+    __sqrt __rsqrt __fabs __sign __ceil __floor __round __isfinite __sigmoid __softplus __gelu""".split()
+} | {"__exp2f": "croq_exp2", "__frcp_rn": "croq_frcp", "__fmaf": "croq_fma"}
+
+CheckedAccess = Callable[[ir.Node, "ir.View", tuple[ir.Expr, ...], tuple[int, ...], str, str], str]
+
+
+@dataclasses.dataclass
+class Expressions:
+    """Prints expressions. `pointer` gives the C++ text that a buffer's elements are indexed from; `guard` wraps an
+    element access with the run-time checks it needs (given the node, view, index, checked dimensions, the access and
+    the text used when the check fails)."""
+
+    names: Names
+    pointer: Callable[[ir.Buffer], str]
+    variable: Callable[[ir.Var], str]
+    guard: CheckedAccess
+    constants: dict[str, int] = dataclasses.field(default_factory=dict)  # unrolled loop variables
+
+    # ------------------------------------------------------------------------------------------------- indices
+
+    def index(self, e: ir.Expr, parent: int = 0) -> str:
+        """A 64-bit integer expression."""
+        if self.constants:
+            e = self._with_constants(e)
+        text, level = self._index(e)
+        return f"({text})" if level < parent else text
+
+    def _with_constants(self, e: ir.Expr) -> ir.Expr:
+        from croq_magic.compiler.visit import rewrite
+
+        def change(node: ir.Node) -> ir.Expr | None:
+            if isinstance(node, ir.Var) and node.name in self.constants:
+                return integers.constant(self.constants[node.name])
+            return None
+
+        return integers.simplify(rewrite(e, change))
+
+    def _index(self, e: ir.Expr) -> tuple[str, int]:
+        if isinstance(e, ir.Const) and isinstance(e.value, (int, bool)):
+            number = int(e.value)
+            text = str(number) if -(1 << 31) < number < 1 << 31 else literal(number, S64)
+            return text, PRIMARY if number >= 0 else PREFIX
+        if isinstance(e, ir.Var):
+            if e.role in _INDEX_ROLES or e.dtype is S64:
+                return self.variable(e), PRIMARY
+            return f"{INDEX}({self.variable(e)})", PRIMARY
+        if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
+            return f"-{self.index(e.operand, PREFIX + 1)}", PREFIX
+        if isinstance(e, ir.Binary) and e.op in "+-*" and e.dtype.is_integer:
+            level = _LEVEL[e.op]
+            return f"{self.index(e.left, level)} {e.op} {self.index(e.right, level + 1)}", level
+        if isinstance(e, ir.Binary) and e.op in "/%" and e.dtype.is_integer:
+            if (integers.value(e.right) or 0) > 0:
+                return f"{self.index(e.left, TIMES)} {e.op} {self.index(e.right, TIMES + 1)}", TIMES
+            helper = "croq_div" if e.op == "/" else "croq_mod"
+            return f"{helper}<{INDEX}>({self.index(e.left)}, {self.index(e.right)})", PRIMARY
+        if isinstance(e, ir.Builtin) and e.name in ("__max", "__min") and e.dtype.is_integer:
+            return f"croq_{e.name[2:]}<{INDEX}>({self.index(e.args[0])}, {self.index(e.args[1])})", PRIMARY
+        if isinstance(e, ir.Builtin) and e.name == "cdiv":
+            return f"croq_ceildiv({self.index(e.args[0])}, {self.index(e.args[1])})", PRIMARY
+        if isinstance(e, ir.Select):
+            condition = self.value(e.condition, CHOICE + 1)
+            return f"{condition} ? {self.index(e.then, CHOICE)} : {self.index(e.other, CHOICE)}", CHOICE
+        return f"{INDEX}({self.value(e)})", PRIMARY
+
+    # -------------------------------------------------------------------------------------------------- values
+
+    def value(self, e: ir.Expr, parent: int = 0) -> str:
+        """An expression of type `ctype(e.dtype)`."""
+        text, level = self._value(e)
+        return f"({text})" if level < parent else text
+
+    def _value(self, e: ir.Expr) -> tuple[str, int]:
+        if isinstance(e, ir.Const):
+            text = literal(e.value, e.dtype)
+            return text, PREFIX if text.startswith("-") else PRIMARY
+        if isinstance(e, ir.Var):
+            if e.name in self.constants:
+                return literal(self.constants[e.name], e.dtype), PRIMARY
+            if e.role in _INDEX_ROLES and e.dtype is not S64:
+                return f"{ctype(e.dtype)}({self.variable(e)})", PRIMARY
+            return self.variable(e), PRIMARY
+        if isinstance(e, ir.Unary):
+            return self._unary(e)
+        if isinstance(e, ir.Binary):
+            return self._binary(e)
+        if isinstance(e, ir.Select):
+            condition = self.value(e.condition, CHOICE + 1)
+            then, other = self.value(e.then, CHOICE), self.value(e.other, CHOICE)
+            return self._narrow(f"{condition} ? {then} : {other}", CHOICE, e.dtype)
+        if isinstance(e, ir.Cast):
+            return self.cast(self.value(e.operand), e.operand.dtype, e.dtype), PRIMARY
+        if isinstance(e, ir.Builtin):
+            return self._builtin(e)
+        if isinstance(e, ir.Load):
+            return self.load(e), PRIMARY
+        raise Unsupported(f"{type(e).__name__} is not supported by this target yet")
+
+    def _narrow(self, text: str, level: int, dtype: DType) -> tuple[str, int]:
+        """C++ computes narrow integers in `int`: bring the result back to its type."""
+        if dtype.is_integer and dtype not in _WIDE:
+            return f"{ctype(dtype)}({text})", PRIMARY
+        return text, level
+
+    def _float_operand(self, e: ir.Expr, level: int) -> str:
+        """16-bit floats compute in f32."""
+        return f"f32({self.value(e)})" if e.dtype in (F16, BF16) else self.value(e, level)
+
+    def _unary(self, e: ir.Unary) -> tuple[str, int]:
+        operand = self._float_operand(e.operand, PREFIX + 1)
+        if e.dtype in (F16, BF16):
+            return f"{ctype(e.dtype)}({e.op}{operand})", PRIMARY
+        return self._narrow(f"{e.op}{operand}", PREFIX, e.dtype)
+
+    def _binary(self, e: ir.Binary) -> tuple[str, int]:
+        op, kind = e.op, e.left.dtype
+        if op in ("/", "%") and e.dtype.is_integer:
+            divisor = integers.value(e.right)
+            if divisor is None or divisor in (0, -1):
+                helper = "croq_div" if op == "/" else "croq_mod"
+                return f"{helper}<{ctype(e.dtype)}>({self.value(e.left)}, {self.value(e.right)})", PRIMARY
+        if op in ("<<", ">>"):
+            amount = integers.value(e.right)
+            if amount is None or not 0 <= amount < e.dtype.bits:
+                helper = "croq_shl" if op == "<<" else "croq_shr"
+                return f"{helper}<{ctype(e.dtype)}>({self.value(e.left)}, {self.index(e.right)})", PRIMARY
+        level = _LEVEL[op]
+        if kind in (F16, BF16) and op not in ("&&", "||"):
+            text = f"{self._float_operand(e.left, level)} {op} {self._float_operand(e.right, level + 1)}"
+            return (text, level) if e.dtype is BOOL else (f"{ctype(e.dtype)}({text})", PRIMARY)
+        return self._narrow(f"{self.value(e.left, level)} {op} {self.value(e.right, level + 1)}", level, e.dtype)
+
+    def cast(self, text: str, source: DType, target: DType) -> str:
+        """A conversion as the language defines it: saturating from floats to integers, exact rounding between floats."""
+        to = ctype(target)
+        if source is target:
+            return f"({text})"
+        if target is BOOL:
+            return f"(({text}) != 0)"
+        if target.is_integer and source.is_float:
+            wide = "f64" if source is F64 else "f32"
+            return f"croq_to_int<{to}>({wide}({text}))"
+        if target is F16 or target is BF16:
+            return f"croq_to_{to}({text})"
+        if source in (F16, BF16):
+            return f"f32({text})" if target in (F32, TF32) else f"{to}(f32({text}))"
+        return f"{to}({text})"
+
+    def _builtin(self, e: ir.Builtin) -> tuple[str, int]:
+        if e.name in ("__max", "__min", "cdiv", "__alignup", "__aligndown") and e.dtype.is_integer:
+            args = ", ".join(self.value(a) for a in e.args)
+            helper = "croq_ceildiv" if e.name == "cdiv" else f"croq_{e.name[2:]}"
+            return f"{helper}<{ctype(e.dtype)}>({args})", PRIMARY
+        helper = {"__max": "croq_fmax", "__min": "croq_fmin"}.get(e.name) or _MATH.get(e.name)
+        if helper is None:
+            raise Unsupported(f"the builtin {e.name} is not supported by this target yet")
+        args = ", ".join(self._float_operand(a, 0) for a in e.args)
+        text = f"{helper}({args})"
+        return (f"{ctype(e.dtype)}({text})" if e.dtype in (F16, BF16) else text), PRIMARY
+
+    # ----------------------------------------------------------------------------------------------- elements
+
+    def element(self, view: ir.View, index: tuple[ir.Expr, ...]) -> str:
+        """The element of a view as an lvalue, unchecked."""
+        return f"{self.pointer(view.buffer)}[{self.offset(view, index)}]"
+
+    def offset(self, view: ir.View, index: tuple[ir.Expr, ...]) -> str:
+        """The element offset in the whole buffer, its slot included."""
+        return self.index(self.offset_expr(view, index))
+
+    @staticmethod
+    def offset_expr(view: ir.View, index: tuple[ir.Expr, ...]) -> ir.Expr:
+        _, offset = views.element(view, index)
+        if view.slot:
+            linear: ir.Expr = integers.ZERO
+            for extent, position in zip(view.buffer.slots, view.slot, strict=True):
+                linear = integers.add(integers.mul(linear, integers.constant(extent)), position)
+            offset = integers.add(integers.mul(linear, integers.product(view.buffer.shape)), offset)
+        return offset
+
+    def load(self, e: ir.Load) -> str:
+        access = self.element(e.view, e.index)
+        if not e.checks and not e.view.checks:
+            return access
+        return self.guard(e, e.view, e.index, e.checks, access, f"{ctype(e.dtype)}(0)")
+
+
+def compute_type(dtype: DType) -> DType:
+    """The type a compound store computes in."""
+    if dtype.is_float:
+        return F32 if dtype.bits < 32 else dtype
+    return S32 if dtype.bits < 32 else dtype
