@@ -112,6 +112,14 @@ class Checker:
     def depth(self) -> int:
         return len(self.nest)
 
+    def thread_indices(self) -> set[ir.Expr]:
+        """Indices of the levels inside a block, as far as the program tells before levels are mapped."""
+        found: set[ir.Expr] = set()
+        for position, nest in enumerate(self.nest):
+            if nest.level in ("thread", "term", "group", "group-4") or (nest.level is None and position > 0):
+                found.update(nest.indices)
+        return found
+
     @contextlib.contextmanager
     def scope(self, kind: str, span: Span, hidden: bool = False) -> Iterator[Scope]:
         scope = Scope(kind, span, hidden=hidden)
@@ -233,7 +241,7 @@ class Checker:
             self.emit(check)
 
 
-def free_variables(e: ir.Expr) -> tuple[ir.Expr, ...]:
+def free_variables(e: ir.Expr) -> tuple[ir.Var, ...]:
     return tuple(dict.fromkeys(node for node in walk(e) if isinstance(node, ir.Var)))
 
 

@@ -35,6 +35,7 @@ from croq_magic.compiler.check.values import (
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, BY_NAME, F32, F64, S32, S64, U32, U64, DType
 
+_BITWISE = ("&", "|", "^")
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _INT_TYPES = {"int": S32, "s64": S64, "u32": U32, "u64": U64}
 
@@ -449,7 +450,7 @@ def _(e: syntax.Postfix, c: Checker) -> Value:
 def _(e: syntax.Binary, c: Checker) -> Value:
     if e.op in ("&&", "||"):
         return _logical(c, e)
-    if e.op in ("&", "|", "^"):
+    if e.op not in _BITWISE:
         _warn_precedence(c, e)
     left, right = evaluate(c, e.left), evaluate(c, e.right)
     if e.op == "#":
@@ -489,8 +490,10 @@ def _logical(c: Checker, e: syntax.Binary) -> Value:
 
 def _warn_precedence(c: Checker, e: syntax.Binary) -> None:
     for side in (e.left, e.right):
-        if isinstance(side, syntax.Binary) and side.op not in ("&", "|", "^", "#"):
-            c.warn("TYP17", f"`{e.op}` binds tighter than `{side.op}` here", e.span, "add parentheses")
+        if isinstance(side, syntax.Binary) and side.op in _BITWISE:
+            left, right = (f"({x.span.text})" if x is side else x.span.text for x in (e.left, e.right))
+            message = f"`{side.op}` binds tighter than `{e.op}` here: read as `{left} {e.op} {right}`"
+            c.warn("TYP17", message, e.span, "add parentheses")
 
 
 def binary(c: Checker, op: str, a: Scalar, b: Scalar, span: Span) -> Scalar:
@@ -504,7 +507,7 @@ def binary(c: Checker, op: str, a: Scalar, b: Scalar, span: Span) -> Scalar:
         c.fail("TYP22", f"division by zero: `{span.text}`", span)
     if op in _COMPARISONS:
         expr: ir.Expr = ir.Binary(op, left, right, BOOL)
-        if is_index(left) and is_index(right):
+        if isinstance(left, ir.Const) and isinstance(right, ir.Const):
             known = decide(expr)
             expr = expr if known is None else ir.Const(known, BOOL)
         return Scalar(expr, BOOL)

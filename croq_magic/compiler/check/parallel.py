@@ -242,15 +242,9 @@ def sync(c: Checker, s: syntax.Sync) -> None:
 
 
 def _check_divergence(c: Checker, span: Span) -> None:
-    inner = {
-        index.name
-        for position, nest in enumerate(c.nest)
-        if position > 0 or nest.level in ("thread", "group", "group-4")
-        for index in nest.indices
-    }
-    for guard in c.guards:
-        if any(isinstance(v, ir.Var) and v.name in inner for v in free_variables(guard)):
-            c.fail("PAR15", "barrier under a condition that differs between threads: deadlock", span)
+    inner = c.thread_indices()
+    if any(var in inner for guard in c.guards for var in free_variables(guard)):
+        c.fail("PAR15", "barrier under a condition that differs between threads: deadlock", span)
 
 
 def fence(c: Checker, s: syntax.Fence) -> None:

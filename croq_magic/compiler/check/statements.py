@@ -69,9 +69,32 @@ def body(c: Checker, s: syntax.Stmt, kind: str) -> ir.Body:
     return tuple(statements)
 
 
+_UNSUPPORTED: dict[type[syntax.Stmt], str] = {
+    syntax.Placeholder: "`dma.any`",
+    syntax.MapView: "`.map`",
+    syntax.Swap: "`swap`",
+    syntax.Rotate: "`rotate`",
+    syntax.Trigger: "`trigger`",
+    syntax.EventDecl: "`event`",
+    syntax.FragDecl: "`frag`",
+    syntax.Apply: "`apply`",
+    syntax.FragReduce: "a reduction of fragments",
+    syntax.AllReduce: "`all_reduce_sum`",
+    syntax.FragCopy: "`copy` of fragments",
+    syntax.MmaFill: "`mma.fill`",
+    syntax.MmaLoad: "`mma.load`",
+    syntax.MmaMultiply: "`mma`",
+    syntax.MmaScale: "`mma.scale`",
+    syntax.MmaStore: "`mma.store`",
+    syntax.MmaCommit: "`mma.commit`",
+    syntax.CppEscape: "`__cpp__`",
+    syntax.Asm: "inline assembly",
+}
+
+
 @functools.singledispatch
 def _check(s: syntax.Stmt, c: Checker) -> None:
-    c.unsupported(f"`{s.span.text.split()[0]}`", s.span)
+    c.unsupported(_UNSUPPORTED.get(type(s), "this statement"), s.span)
 
 
 def _register(cls: type[syntax.Stmt], function: Callable[[Checker, syntax.Stmt], None]) -> None:

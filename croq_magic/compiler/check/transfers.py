@@ -42,6 +42,8 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     partial = _fit(c, s, source, destination, extents, bool(order)) if isinstance(s.destination, syntax.View) else False
     token = ir.Token(c.fresh(f"{s.result.text}_done")) if s.is_async and s.result else None
     after = _after(c, s)
+    if destination.buffer.storage is ir.Storage.SHARED:
+        _require_uniform(c, (source, destination), s.span)
     mark_written(c, destination, s.span)
     c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, span=s.span))
     if s.result is not None:
@@ -223,15 +225,11 @@ def wait(c: Checker, s: syntax.Wait) -> None:
     c.emit(ir.Wait(tuple(tokens), span=s.span))
 
 
-def uniform(c: Checker, view: ir.View, span: Span) -> None:
-    """DMA20: the operands of a copy into `shared` must not depend on thread indices."""
-    inner = {index.name for nest in c.nest if nest.level in ("thread", "group", "group-4") for index in nest.indices}
-    for expression in (*view.map, view.offset):
-        for var in free_variables(expression):
-            if isinstance(var, ir.Var) and var.name in inner:
-                c.fail(
-                    "DMA20",
-                    "each thread names another tile for one shared buffer",
-                    span,
-                    "copy the whole tile once, or use `local`",
-                )
+def _require_uniform(c: Checker, operands: tuple[ir.View, ...], span: Span) -> None:
+    """The operands of a copy into `shared` are those of the block: they must not depend on thread indices."""
+    inner = c.thread_indices()
+    for view in operands:
+        for var in (v for e in (*view.map, view.offset, *view.slot) for v in free_variables(e)):
+            if var in inner:
+                hint = f"copy the whole of `{operands[0].buffer.name}` once, or use `local`"
+                c.fail("DMA20", "each thread names another tile for one shared buffer", span, hint)
