@@ -252,6 +252,7 @@ _TABLE = {
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level
         UNS01 E Not supported by this version
+        CXX01 E Refused by the C++ compiler
     """,
 }
 
