@@ -1,4 +1,4 @@
-"""The words of the language, with one line about each: what the kernel completes and explains."""
+"""The words of the language, with their spelling and one line about each: what the kernel completes and explains."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ _TABLE = """
 __co__ | __co__ TYPE name(PARAMETERS) { ... } | A tileflow function: it launches parallel work and moves data.
 __device__ | __device__ TYPE name(PARAMETERS) { ... } | A C++ device function, kept as it is; used with `call`.
 __cok__ | __cok__ { ... } | Device code for targets that compile host and device separately.
-parallel | parallel p by N [: block] { ... } | parallel {a, b} by [M, N] { ... }
-N instances that may run at the same time; the outermost one is a kernel launch.
+parallel | parallel p by N [: LEVEL] { ... } | Instances that may run at the same time; the outermost level is a launch.
 by | parallel p by N | The number of instances; p runs from 0 to N-1.
 foreach | foreach i in [N] { ... } | A loop whose iterations run in order.
 in | foreach i in [N]; with i in [N] | The extents of loop or `with` variables.
