@@ -137,6 +137,8 @@ def vector_type(nest: Nest) -> DType | None:
             continue
         values = [n.value] if n.value is not None else []
         kinds = [n.view.buffer.dtype] if isinstance(n, ir.Store) else [n.var.dtype]
+        if isinstance(n, ir.Store) and (n.op == "%" or (n.op == "/" and n.value.dtype.is_integer)):
+            return None
         for value in values:
             found = _value_types(value)
             if found is None:

@@ -115,7 +115,7 @@ def tiled(nest: Nest, row: Dim | None, column: Dim, lanes: int, vectors: Vectors
         c0 = _start(f"{column.var.name}0", columns, fresh)
         for part in rows:
             r0 = _start(f"{row.var.name}0", part, fresh) if part is not None and row is not None else None
-            tile = _Tile(nest, row, column, part.size if part else 1, columns.size, r0, c0, fresh).body()
+            tile = _Tile(nest, row, column, part.size if part else 1, columns.size, lanes, r0, c0, fresh).body()
             inner += _over(part, r0, tile)
         body += _over(columns, c0, tuple(inner))
     result = tuple(body)
@@ -150,11 +150,13 @@ class _Tile:
         column: Dim,
         height: int,
         width: int,
+        lanes: int,
         r0: ir.Expr | None,
         c0: ir.Expr,
         fresh: Fresh,
     ) -> None:
         self.nest, self.height, self.width, self.fresh = nest, height, width, fresh
+        self.lanes = min(lanes, width)
         self.i = _loop_var(fresh("i"), integers.constant(height)) if height > 1 else None
         self.j = _loop_var(fresh("j"), integers.constant(width)) if width > 1 else None
         self.places: dict[ir.Var, ir.Expr] = {
@@ -208,7 +210,8 @@ class _Tile:
         body: ir.Body = tuple(group)
         if self.j is not None:
             stop = integers.constant(self.width)
-            body = (ir.For(self.j, integers.ZERO, stop, 1, body, ir.LoopKind.VECTOR),)
+            vectors = self.width // self.lanes
+            body = (ir.For(self.j, integers.ZERO, stop, 1, body, ir.LoopKind.VECTOR, vectors if vectors > 1 else 0),)
         if self.i is not None:
             stop = integers.constant(self.height)
             body = (ir.For(self.i, integers.ZERO, stop, 1, body, ir.LoopKind.UNROLL),)
