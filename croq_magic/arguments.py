@@ -220,8 +220,8 @@ def _from_torch(tensor: Any) -> np.ndarray:
         import ml_dtypes
         import torch
 
-        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)  # type: ignore[no-any-return]
-    return tensor.numpy()  # type: ignore[no-any-return]
+        return tensor.view(torch.int16).numpy().view(ml_dtypes.bfloat16)
+    return tensor.numpy()
 
 
 def to_readable(array: np.ndarray) -> np.ndarray:

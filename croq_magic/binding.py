@@ -7,7 +7,7 @@ layout in memory: an array that is not C-contiguous and aligned is copied in, an
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,13 +37,17 @@ def signature_text(function: ir.Function) -> str:
     return f"{returned} {function.name}({', '.join(map(arguments.declaration, function.params))})"
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(slots=True)
 class Plan:
-    """What is known once the extents (and the scalars that extents depend on) are: checked once, then reused."""
+    """What is known once the extents (and the scalars that extents depend on) are: checked once, then reused.
+
+    `ready` is what launches the function built for these extents, once it is built.
+    """
 
     dims: Mapping[str, int]
     result_shape: Shape | None
     result_dtype: np.dtype[Any] | None
+    ready: Callable[[Sequence[Any], Mapping[str, int], Any], Any] | None = None
 
     def new_result(self) -> np.ndarray | None:
         """A fresh array of zeros for a returned span; None when the function returns a scalar or nothing."""
@@ -80,7 +84,7 @@ class Binder:
         self.params = function.params
         self.names = [param.name or f"argument {index + 1}" for index, param in enumerate(function.params)]
         self.required = [name for name, p in zip(self.names, self.params, strict=True) if p.kind != "stream"]
-        self._plans: dict[tuple[Any, ...], Plan] = {}
+        self.plans: dict[tuple[Any, ...], Plan] = {}
         self._scalars = [p.var.name for p in self.params if p.kind == "scalar" and p.var is not None]
         extents = function.result.extents if function.result and function.result.extents is not None else None
         self._extents = extents
@@ -179,11 +183,11 @@ class Binder:
     def plan(self, shapes: Sequence[Shape], values: Sequence[Any]) -> Plan:
         """The plan for these extents; the first time, symbolic dimensions and entry checks are verified."""
         key = self.key(shapes, values)
-        found = self._plans.get(key)
+        found = self.plans.get(key)
         if found is None:
-            found = self._plans[key] = self._new_plan(shapes, values)
-            if len(self._plans) > 256:  # a loop over ever new extents must not grow without bound
-                del self._plans[next(iter(self._plans))]
+            found = self.plans[key] = self._new_plan(shapes, values)
+            if len(self.plans) > 256:  # a loop over ever new extents must not grow without bound
+                del self.plans[next(iter(self.plans))]
         return found
 
     def key(self, shapes: Sequence[Shape], values: Sequence[Any]) -> tuple[Any, ...]:

@@ -51,7 +51,7 @@ def _target() -> str:
     try:
         from croq_magic.compiler import targets
 
-        return f"auto is {targets.resolve('auto').name}"
+        return f"auto is {targets.choose('auto').name}"
     except CroqError as error:
         return f"none: {error}"
 

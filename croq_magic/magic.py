@@ -144,6 +144,7 @@ class CroqtileMagics(Magics):
             print(f"{function.__name__} is defined but did not run: the notebook has {variables}.")
             return None, None
         bound = function.binder.bind(values, expressions)
+        function.build(bound)
         started = time.perf_counter()
         value = function.run(bound)
         ran = time.perf_counter() - started

@@ -88,8 +88,12 @@ class Program:
         """The generated source for the target, as text."""
         return self.unit.source()
 
+    def syntax(self) -> str:
+        """The syntax trees of the functions, as text."""
+        return self.unit.syntax()
+
     def ir(self) -> str:
-        """The tile IR that the source was generated from, as text."""
+        """The tile IR, as text."""
         return "\n\n".join(function.ir() for function in self.functions.values())
 
     def __getattr__(self, name: str) -> TileFunction:
@@ -118,10 +122,13 @@ class TileFunction:
 
     def __init__(self, compiled: CompiledFunction, program: Program | None = None) -> None:
         from croq_magic.binding import Binder, signature_text
+        from croq_magic.fastcall import specialise
 
         self.compiled = compiled
         self.program = program
         self.binder = Binder(compiled.function)
+        self._count = len(self.binder.params)
+        self._fast = specialise(self.binder, self._slow, self._explain)
         self.signature = signature_text(compiled.function)
         self.__name__ = self.__qualname__ = compiled.name
         self.__doc__ = self._documentation()
@@ -160,19 +167,44 @@ class TileFunction:
         return f"<tileflow {self.signature}{target}>"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.run(self.binder.bind(self.binder.arrange(args, kwargs)))
+        if not kwargs and len(args) == self._count:
+            return self._fast(*args)
+        return self._slow(*self.binder.arrange(args, kwargs))
+
+    def _slow(self, *values: Any) -> Any:
+        return self.run(self.binder.bind(values))
 
     def run(self, bound: Bound) -> Any:
         """Runs the function on arguments that are already bound."""
-        result = bound.plan.new_result()
+        self.build(bound)
+        plan = bound.plan
+        assert plan.ready is not None
+        result = plan.new_result()
         try:
-            value = self.compiled.launch(bound.values, bound.plan.dims, result)
-        except KeyboardInterrupt:
-            raise Interrupted(f"{self.__name__} was interrupted{_partly_written(bound)}") from None
-        except CheckError as error:
-            raise CheckError(f"{error}{_partly_written(bound)}") from None
+            value = plan.ready(bound.values, plan.dims, result)
+        except BaseException as error:
+            raise self._explain(error, bound.in_place) from None
         bound.write_back()
         return value if result is None else result
+
+    def build(self, bound: Bound) -> None:
+        """Builds the function for the extents of bound arguments, if that has not been done.
+
+        Raises `CheckError` when an access is proven to be wrong with these extents.
+        """
+        if bound.plan.ready is None:
+            bound.plan.ready = self.compiled.variant(bound.plan.dims).launch
+
+    def _explain(self, error: BaseException, in_place: list[str]) -> BaseException:
+        """The error to raise for one of a launch. Copies are dropped; arrays written in place may have changed."""
+        from croq_magic.arguments import listing
+
+        rest = f"\n    {listing(in_place)} may be partly written" if in_place else ""
+        if isinstance(error, KeyboardInterrupt):
+            return Interrupted(f"{self.__name__} was interrupted{rest}")
+        if isinstance(error, CheckError):
+            return CheckError(f"{error}{rest}")
+        return error
 
     def source(self) -> str:
         """The generated source for the target, as text."""
@@ -181,12 +213,3 @@ class TileFunction:
     def ir(self) -> str:
         """The tile IR as text."""
         return self.compiled.ir()
-
-
-def _partly_written(bound: Bound) -> str:
-    """What a failed run left behind, for its message: copies are dropped, arrays written in place may have changed."""
-    if not bound.in_place:
-        return ""
-    from croq_magic.arguments import listing
-
-    return f"\n    {listing(bound.in_place)} may be partly written"
