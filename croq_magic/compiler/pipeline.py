@@ -69,7 +69,9 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     for tree in trees:
         name = tree.name.text
         if name in functions:
-            report.error("UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span)
+            report.error(
+                "UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span
+            )
             continue
         function = check_function(tree, report, limits, names)
         if function is not None:
@@ -87,7 +89,9 @@ def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces
     return UnitNames(frozenset(tree.name.text for tree in trees), dims, tuple(prefixes), tuple(namespaces))
 
 
-def check(source: Source, target: str = "auto", arch: str | None = None, defines: Mapping[str, str] | None = None) -> Report:
+def check(
+    source: Source, target: str = "auto", arch: str | None = None, defines: Mapping[str, str] | None = None
+) -> Report:
     """Everything that can be said about a program without building it."""
     chosen = targets.choose(target, arch)
     return front_end(source, chosen.limits, defines or {}).report

@@ -50,6 +50,16 @@ class Nest:
     single: bool  # extent is the constant 1
 
 
+@dataclasses.dataclass
+class Group:
+    """Names that share one buffer with a slot each; `buffer` lives while `scope` does."""
+
+    names: list[str]
+    rotates: bool = False
+    buffer: ir.Buffer | None = None
+    scope: Scope | None = None
+
+
 @dataclasses.dataclass(frozen=True)
 class UnitNames:
     """What the rest of the unit defines: other tileflow functions, and dimension names by function."""
@@ -84,6 +94,7 @@ class Checker:
         self.params: dict[ir.Buffer, syntax.Param] = {}
         self.prefixes = list(unit.prefixes)
         self.namespaces = list(unit.namespaces)
+        self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to
 
     # ------------------------------------------------------------------------------------------------ messages
@@ -131,9 +142,13 @@ class Checker:
             self._end(scope)
 
     def _end(self, scope: Scope) -> None:
+        for group in self.groups.values():
+            if group.scope is scope:
+                group.buffer = group.scope = None
         for symbol in scope.symbols.values():
             value = symbol.value
-            if isinstance(value, FutureValue) and value.token and value.waited is None and not scope.hidden:
+            checked = isinstance(value, FutureValue) and value.token and not value.exchanged
+            if checked and isinstance(value, FutureValue) and value.waited is None and not scope.hidden:
                 self.error(
                     "DMA07",
                     f"`{symbol.name}` is never waited on",
@@ -185,6 +200,10 @@ class Checker:
             if name in scope.symbols:
                 return scope.symbols[name]
         return None
+
+    def scope_of(self, name: str) -> Scope | None:
+        """The scope that declares a visible name."""
+        return next((scope for scope in reversed(self.scopes) if name in scope.symbols), None)
 
     def find_here(self, name: str) -> Symbol | None:
         """The symbol if it is declared in the current scope itself (hidden scopes above it do not count)."""

@@ -17,7 +17,7 @@ from croq_magic.compiler.check.conversions import (
     promote,
     value_of,
 )
-from croq_magic.compiler.check.names import resolve
+from croq_magic.compiler.check.names import require_bound, resolve
 from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
@@ -156,12 +156,15 @@ def _(e: syntax.Paren, c: Checker) -> Value:
 
 @_evaluate.register
 def _(e: syntax.NameRef, c: Checker) -> Value:
-    return resolve(c, e.text, e.span).value
+    value = resolve(c, e.text, e.span).value
+    require_bound(c, value, e.text, e.span)
+    return value
 
 
 def buffer_value(c: Checker, ref: syntax.BufferRef) -> Value:
     """A plain name, an element of a buffer array, or the data of a future."""
     value = resolve(c, ref.name.text, ref.name.span).value
+    require_bound(c, value, ref.name.text, ref.name.span)
     if ref.data == "mdata":
         c.unsupported("`.mdata`", ref.span)
     if ref.data == "data":
@@ -180,7 +183,7 @@ def buffer_value(c: Checker, ref: syntax.BufferRef) -> Value:
 
 
 def require_waited(c: Checker, value: FutureValue, ref: syntax.BufferRef) -> None:
-    if value.token is not None and value.waited is None:
+    if value.token is not None and value.waited is None and not value.exchanged:
         name = ref.name.text
         c.fail("DMA09", f"`{ref.span.text}` is read before `wait {name}`", ref.span, f"`wait {name};` first")
 
@@ -246,9 +249,12 @@ def _(e: syntax.View, c: Checker) -> Value:
 
 @_evaluate.register
 def _(e: syntax.SpanOf, c: Checker) -> Value:
-    value = (
-        buffer_value(c, e.base) if e.base.data or e.base.subscripts else resolve(c, e.base.name.text, e.base.span).value
-    )
+    name = e.base.name
+    if e.base.data or e.base.subscripts:
+        value = buffer_value(c, e.base)
+    else:
+        value = resolve(c, name.text, name.span).value
+        require_bound(c, value, name.text, name.span)
     if isinstance(value, (SpanValue, FutureValue)):
         return Shape(value.view.extents)
     if isinstance(value, ArrayValue):
@@ -615,6 +621,10 @@ def _(e: syntax.CallLike, c: Checker) -> Value:
 
 @_evaluate.register
 def _(e: syntax.Select, c: Checker) -> Value:
+    from croq_magic.compiler.check.handles import select
+
+    if isinstance(evaluate(c, e.choices[0]), SpanValue | FutureValue):
+        return select(c, e)
     choices = [scalar(c, choice) for choice in e.choices]
     selector = scalar(c, e.selector)
     number = integers.value(selector.expr)

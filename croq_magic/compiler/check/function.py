@@ -8,6 +8,7 @@ from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, Skip, Symbol, UnitNames, show
 from croq_magic.compiler.check.conversions import compute_type
 from croq_magic.compiler.check.expressions import constant_integer
+from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
 from croq_magic.compiler.check.values import Scalar, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
@@ -20,6 +21,7 @@ def check_function(function: syntax.Function, report: Report, limits: Limits, un
     """The IR of a function with levels still open, or None when it has errors."""
     c = Checker(function, report, limits, unit)
     before = len(report.errors)
+    c.groups = find_groups(function)
     params: list[ir.Param] = []
     dims: dict[str, ir.Var] = {}
     with c.scope("function", function.span):

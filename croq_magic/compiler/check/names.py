@@ -7,7 +7,7 @@ from typing import NoReturn
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
-from croq_magic.compiler.check.values import Poison
+from croq_magic.compiler.check.values import FutureValue, Poison, Value
 from croq_magic.compiler.diagnostics import Note
 from croq_magic.compiler.source import Span
 
@@ -20,6 +20,12 @@ def resolve(c: Checker, name: str, span: Span) -> Symbol:
     if isinstance(symbol.value, Poison):
         raise Skip
     return symbol
+
+
+def require_bound(c: Checker, value: Value, name: str, span: Span) -> None:
+    """A placeholder that no transfer is bound to yet has no data."""
+    if isinstance(value, FutureValue) and value.bound is None:
+        c.fail("DMA10", f"`{name}` is a placeholder and not bound to a transfer yet", span)
 
 
 def _unknown(c: Checker, name: str, span: Span) -> NoReturn:

@@ -100,7 +100,7 @@ def _extents(c: Checker, group: syntax.AxisGroup) -> tuple[ir.Expr, ...]:
     if group.braced and len(group.names) != len(extents):
         c.fail(
             "PAR08",
-            f"{len(group.names)} name{'s' * (len(group.names) != 1)} for {len(extents)} extent{'s' * (len(extents) != 1)}",
+            f"{_count(len(group.names), 'name')} for {_count(len(extents), 'extent')}",
             group.span,
         )
     if not group.braced and group.names and len(extents) != 1:
@@ -120,6 +120,10 @@ def _extents(c: Checker, group: syntax.AxisGroup) -> tuple[ir.Expr, ...]:
             "nest a second `parallel`",
         )
     return tuple(extents)
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number} {word}{'' if number == 1 else 's'}"
 
 
 def _extent(c: Checker, e: ir.Expr, span: Span) -> ir.Expr:

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from croq_magic.compiler import ir, syntax
-from croq_magic.compiler.check import calls, loops, parallel, shapes, storage, transfers
+from croq_magic.compiler.check import calls, handles, loops, parallel, shapes, storage, transfers
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.conversions import (
     as_scalar,
@@ -70,10 +70,7 @@ def body(c: Checker, s: syntax.Stmt, kind: str) -> ir.Body:
 
 
 _UNSUPPORTED: dict[type[syntax.Stmt], str] = {
-    syntax.Placeholder: "`dma.any`",
     syntax.MapView: "`.map`",
-    syntax.Swap: "`swap`",
-    syntax.Rotate: "`rotate`",
     syntax.Trigger: "`trigger`",
     syntax.EventDecl: "`event`",
     syntax.FragDecl: "`frag`",
@@ -114,6 +111,9 @@ _register(syntax.If, loops.if_)  # type: ignore[arg-type]
 _register(syntax.Break, loops.break_)  # type: ignore[arg-type]
 _register(syntax.Continue, loops.continue_)  # type: ignore[arg-type]
 _register(syntax.Dma, transfers.dma)  # type: ignore[arg-type]
+_register(syntax.Placeholder, handles.placeholder)  # type: ignore[arg-type]
+_register(syntax.Swap, handles.swap)  # type: ignore[arg-type]
+_register(syntax.Rotate, handles.rotate)  # type: ignore[arg-type]
 _register(syntax.Wait, transfers.wait)  # type: ignore[arg-type]
 _register(syntax.SpanDecl, storage.span_declaration)  # type: ignore[arg-type]
 _register(syntax.CallStmt, calls.call_statement)  # type: ignore[arg-type]

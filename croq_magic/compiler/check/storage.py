@@ -7,6 +7,7 @@ from croq_magic.compiler.check import shapes
 from croq_magic.compiler.check.context import Checker, show
 from croq_magic.compiler.check.conversions import as_scalar, store_as
 from croq_magic.compiler.check.expressions import constant_integer, evaluate
+from croq_magic.compiler.check.handles import shared_slot
 from croq_magic.compiler.check.values import ArrayValue, SpanValue, Value
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BY_NAME, DType
@@ -36,6 +37,12 @@ def span_declaration(c: Checker, s: syntax.SpanDecl) -> None:
         slots = tuple(_slots(c, e) for e in item.array)
         init = None if item.value is None else _initial(c, evaluate(c, item.value), item, dtype)
         zeroed = storage is ir.Storage.GLOBAL and init is None
+        shared = None if slots else shared_slot(c, item.name.text, dtype, storage, extents, 0, item.span)
+        if shared is not None:
+            if init is not None:
+                c.emit(ir.SpanOp(shared, init, span=item.span))
+            c.declare(item.name, SpanValue(shared, c.depth), storage)
+            continue
         buffer = ir.Buffer(
             c.fresh(item.name.text),
             dtype,

@@ -8,11 +8,12 @@ from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, decide, free_variables, show
 from croq_magic.compiler.check.conversions import store_as
 from croq_magic.compiler.check.expressions import evaluate, integer, scalar
+from croq_magic.compiler.check.handles import shared_slot
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import mark_written, require_constant
 from croq_magic.compiler.check.values import FutureValue, SpanValue
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.types import BOOL, DType
 
 _SWIZZLES = (32, 64, 128)
 
@@ -21,11 +22,7 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     """One transfer; binds its future if it is named."""
     if s.engine == "tma":
         c.unsupported("`tma`", s.span, "`dma.copy` has the same meaning")
-    if isinstance(s.source, syntax.Select) or isinstance(s.destination, syntax.Select):
-        c.unsupported("`select` in a transfer", s.span)
-    source_value = evaluate(c, s.source)
-    assert isinstance(source_value, SpanValue)
-    source = source_value.view
+    source = _operand(c, s.source)
     for modifier in s.modifiers:
         if modifier.name == "zfill":
             source = dataclasses.replace(source, zfill=True)
@@ -39,23 +36,66 @@ def dma(c: Checker, s: syntax.Dma) -> None:
             "DMA06", "an asynchronous copy needs a name to wait on", s.span, "`f = dma.copy.async ...` and `wait f;`"
         )
     destination = _destination(c, s, source, extents)
-    partial = _fit(c, s, source, destination, extents, bool(order)) if isinstance(s.destination, syntax.View) else False
-    token = ir.Token(c.fresh(f"{s.result.text}_done")) if s.is_async and s.result else None
+    partial = (
+        _fit(c, s, source, destination, extents, bool(order))
+        if not isinstance(s.destination, syntax.StorageWord)
+        else False
+    )
     after = _after(c, s)
     if destination.buffer.storage is ir.Storage.SHARED:
         _require_uniform(c, (source, destination), s.span)
     mark_written(c, destination, s.span)
+    token = _bind_future(c, s, destination)
     c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, span=s.span))
-    if s.result is not None:
-        old = c.find_here(s.result.text)
-        if old is not None and isinstance(old.value, FutureValue):
+
+
+def _bound_placeholder(c: Checker, s: syntax.Dma) -> FutureValue | None:
+    """The placeholder that the result names, if it does."""
+    symbol = c.find(s.result.text) if s.result else None
+    value = symbol.value if symbol else None
+    return value if isinstance(value, FutureValue) and value.place is not None else None
+
+
+def _bind_future(c: Checker, s: syntax.Dma, destination: ir.View) -> ir.Token | None:
+    """The result of a transfer: a new future, or a placeholder that it is bound to."""
+    if s.result is None:
+        return None
+    name = s.result.text
+    value = _bound_placeholder(c, s)
+    if value is not None:
+        words = {True: "asynchronous", False: "synchronous"}
+        if value.is_async not in (None, s.is_async):
             c.fail(
-                "DMA22",
-                f"`{s.result.text}` is already a future",
-                s.result.span,
-                "use another name, or start from `dma.any` in a pipeline",
+                "DMA12",
+                f"`{name}` was bound to {words[not s.is_async]} transfers before, this one is {words[s.is_async]}",
+                s.span,
             )
-        c.declare(s.result, FutureValue(destination, token, s.result.span, c.depth), destination.buffer.storage)
+        if s.is_async and value.token is None:
+            value.token = ir.Token(c.fresh(f"{name}_done"))
+        value.bound, value.is_async = destination, s.is_async
+        return value.token
+    old = c.find_here(name)
+    if old is not None and isinstance(old.value, FutureValue):
+        hint = "wait first and use another name, or start from `dma.any` in a pipeline"
+        pending = "a pending future" if old.value.token and old.value.waited is None else "a future"
+        c.fail("DMA22", f"`{name}` is already {pending}", s.result.span, hint)
+    token = ir.Token(c.fresh(f"{name}_done")) if s.is_async else None
+    exchanged = name in c.groups and c.groups[name].rotates
+    future = FutureValue(destination, token, s.result.span, c.depth, exchanged=exchanged, is_async=s.is_async)
+    c.declare(s.result, future, destination.buffer.storage)
+    return token
+
+
+def _operand(c: Checker, e: syntax.Expr) -> ir.View:
+    """The span that a source or destination names."""
+    value = evaluate(c, e)
+    if isinstance(value, FutureValue):
+        if value.token is not None and value.waited is None and not value.exchanged:
+            c.fail("DMA09", f"`{e.span.text}` is used before it was waited on", e.span)
+        value = value.data()
+    if not isinstance(value, SpanValue):
+        c.fail("TYP10", f"`{e.span.text}` is {value.describe()}; a span is needed here", e.span)
+    return value.view
 
 
 def _padding(c: Checker, s: syntax.Dma, source: ir.View) -> tuple[tuple[tuple[ir.Expr, ir.Expr], ...], ir.Expr | None]:
@@ -108,13 +148,11 @@ def _result_extents(
 
 
 def _destination(c: Checker, s: syntax.Dma, source: ir.View, extents: tuple[ir.Expr, ...]) -> ir.View:
-    if isinstance(s.destination, syntax.View):
-        value = evaluate(c, s.destination)
-        assert isinstance(value, SpanValue)
-        if value.view.zfill:
+    if not isinstance(s.destination, syntax.StorageWord):
+        view = _operand(c, s.destination)
+        if view.zfill:
             c.fail("DMA04", "`.zfill` belongs to the source of a copy", s.destination.span)
-        return value.view
-    assert isinstance(s.destination, syntax.StorageWord)
+        return view
     word = s.destination.word
     if not c.in_device:
         if word == "global":
@@ -136,17 +174,42 @@ def _destination(c: Checker, s: syntax.Dma, source: ir.View, extents: tuple[ir.E
         swizzle = modifier.args[0] if modifier.args else 128
         if swizzle not in _SWIZZLES:
             c.fail("DMA21", "swizzle must be 32, 64 or 128", modifier.span)
+    dtype, span = source.buffer.dtype, s.destination.span
+    place = _bound_placeholder(c, s)
+    if place is not None and place.bound is not None:
+        return _same_destination(c, s, place, storage, dtype, extents)
+    if s.result is not None:
+        shared = shared_slot(c, s.result.text, dtype, storage, extents, swizzle, span, place)
+        if shared is not None:
+            return shared
     name = c.fresh(s.result.text if s.result else f"{source.buffer.name}_tile")
-    buffer = ir.Buffer(name, source.buffer.dtype, storage, extents, layout=swizzle, alignment=128, span=s.span)
-    c.emit(ir.Declare(buffer, span=s.span))
-    return views.whole(buffer, span=s.destination.span)
+    buffer = ir.Buffer(name, dtype, storage, extents, layout=swizzle, alignment=128, span=s.span)
+    declare = ir.Declare(buffer, span=s.span)
+    if place is not None:
+        place.emit_at_place(declare)
+    else:
+        c.emit(declare)
+    return views.whole(buffer, span=span)
+
+
+def _same_destination(
+    c: Checker, s: syntax.Dma, future: FutureValue, storage: ir.Storage, dtype: DType, extents: tuple[ir.Expr, ...]
+) -> ir.View:
+    """A name that is bound again keeps its buffer, so the transfer must have the type of the first."""
+    view = future.view
+    same = len(extents) == view.rank and all(map(integers.equal, extents, view.extents))
+    if view.buffer.storage is not storage or view.buffer.dtype is not dtype or not same:
+        assert s.result is not None
+        shape = ", ".join(map(show, extents))
+        was, now = SpanValue(view).type_text(), f"{storage.value} {dtype} [{shape}]"
+        c.fail("DMA12", f"`{s.result.text}` denotes `{was}`, this transfer makes `{now}`", s.span)
+    return view
 
 
 def _fit(
     c: Checker, s: syntax.Dma, source: ir.View, dst: ir.View, extents: tuple[ir.Expr, ...], transposed: bool
 ) -> bool:
     """Element types, ranks and extents; whether the destination is larger and gets zeros."""
-    assert isinstance(s.destination, syntax.View)
     if source.buffer.dtype is not dst.buffer.dtype:
         c.fail(
             "DMA01",
@@ -211,6 +274,9 @@ def wait(c: Checker, s: syntax.Wait) -> None:
         value = resolve(c, item.name.text, item.name.span).value
         if not isinstance(value, FutureValue):
             c.fail("DMA08", f"`{item.name.text}` is {value.describe()}, not a future", item.span)
+        if value.exchanged:
+            tokens += [value.token] if value.token else []
+            continue
         if value.token is None:
             c.fail(
                 "DMA08",

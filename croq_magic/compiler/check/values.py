@@ -126,14 +126,34 @@ class ArrayValue(Value):
 
 @dataclasses.dataclass
 class FutureValue(Value):
-    """Result of a transfer. `waited` is where a `wait` stands, `token` marks an asynchronous one."""
+    """Result of a transfer, or a placeholder for one (`dma.any`), which has no `bound` view at first.
 
-    view: ir.View
+    `waited` is where a `wait` stands, `token` marks an asynchronous transfer. `exchanged`: what the name denotes
+    changes while running (placeholders, `swap`), so waiting is not followed statically. `place` is where a placeholder
+    stands: the statements around it and a position among them.
+    """
+
+    bound: ir.View | None
     token: ir.Token | None
     span: Span
     depth: int = 0
     waited: Span | None = None
+    exchanged: bool = False
+    is_async: bool | None = None
+    place: tuple[list[ir.Stmt], int] | None = None
     kind = "a future"
+
+    @property
+    def view(self) -> ir.View:
+        assert self.bound is not None, "uses of an unbound placeholder are reported before"
+        return self.bound
+
+    def emit_at_place(self, statement: ir.Stmt) -> None:
+        """Puts a statement where the placeholder stands."""
+        assert self.place is not None
+        statements, position = self.place
+        statements.insert(position, statement)
+        self.place = (statements, position + 1)
 
     def data(self) -> SpanValue:
         return SpanValue(self.view, self.depth)

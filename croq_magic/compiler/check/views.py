@@ -109,7 +109,8 @@ def _chunk_extent(c: Checker, extent: ir.Expr, count: ir.Expr, dimension: int, s
     c.require(
         rest,
         "VEW03",
-        f"{show(extent)} is not a multiple of {show(count)}; the rest of dimension {dimension} of `{name}` is never addressed",
+        f"{show(extent)} is not a multiple of {show(count)}; "
+        f"the rest of dimension {dimension} of `{name}` is never addressed",
         span,
         warning=True,
         values=(extent, count),
