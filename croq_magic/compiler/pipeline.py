@@ -19,6 +19,7 @@ from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.parse import parse
 from croq_magic.compiler.passes.base import Context, Pass, run_passes
+from croq_magic.compiler.passes.check_storage import CheckStorage
 from croq_magic.compiler.passes.drop_checks import DropChecks
 from croq_magic.compiler.passes.insert_joins import InsertJoins
 from croq_magic.compiler.passes.map_levels import MapLevels
@@ -27,7 +28,8 @@ from croq_magic.compiler.passes.prove_bounds import ProveBounds
 from croq_magic.compiler.passes.prove_races import ProveRaces
 from croq_magic.compiler.passes.specialise import Specialise
 from croq_magic.compiler.preprocess import preprocess
-from croq_magic.compiler.source import Source, Unit, split
+from croq_magic.compiler.source import Source
+from croq_magic.compiler.split import Unit, split
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.text import format_function
 from croq_magic.errors import CheckError
@@ -47,7 +49,7 @@ class FrontEnd:
 
 def mapping_passes(checks: str) -> list[Pass]:
     """Passes after which the IR says where everything runs and what is proven. Diagrams are drawn from this form."""
-    passes: list[Pass] = [MapLevels(), InsertJoins(), ProveBounds(), ProveRaces()]
+    passes: list[Pass] = [MapLevels(), CheckStorage(), InsertJoins(), ProveBounds(), ProveRaces()]
     if checks in ("none", "entry"):
         passes.append(DropChecks())
     return passes

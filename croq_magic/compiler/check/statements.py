@@ -372,7 +372,7 @@ def _infer(c: Checker, s: syntax.Assign, name: syntax.Name) -> None:
             s.span,
             f"`{name.text} : {text};` names a shape; an ituple is written with `{{ }}`",
         )
-    if isinstance(value, FutureValue):
+    if isinstance(value, FutureValue) and not isinstance(s.value, syntax.Select):
         c.fail(
             "DMA10",
             f"`{s.value.span.text}` is a future and cannot be copied",

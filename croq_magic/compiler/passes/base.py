@@ -35,7 +35,10 @@ class Pass(Protocol):
 
 
 def run_passes(function: ir.Function, passes: Iterable[Pass], context: Context) -> ir.Function:
-    """The function after all passes, in order."""
+    """The function after all passes, in order. A pass that reports errors is the last one."""
+    before = len(context.report.errors)
     for step in passes:
         function = step(function, context)
+        if len(context.report.errors) > before:
+            break
     return function
