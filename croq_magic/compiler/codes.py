@@ -20,7 +20,7 @@ class Code(NamedTuple):
 
 _TABLE = {
     "Syntax": """
-        SYN01 E Missing separator in a list
+        SYN01 E Unexpected token, such as a missing separator in a list
         SYN02 E `[ ]` used for an ituple
         SYN03 E `=` used for a shape
         SYN04 E `:` used for an ituple
@@ -251,6 +251,7 @@ _TABLE = {
         TYP22 E Division by zero
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level
+        PRE07 E Directive or macro that is not supported
         UNS01 E Not supported by this version
         CXX01 E Refused by the C++ compiler
     """,

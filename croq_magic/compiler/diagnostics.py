@@ -95,9 +95,19 @@ class Report:
 
     def __init__(self) -> None:
         self._found: dict[tuple[str, str, str, int, int, int], Diagnostic] = {}
+        self._expansions: dict[Span, tuple[str, Span]] = {}
+
+    def expanded(self, use: Span, macro: str, definition: Span) -> None:
+        """Records the use of a macro: a finding at this place gets a note that points to the definition."""
+        self._expansions[use] = (macro, definition)
 
     def add(self, diagnostic: Diagnostic) -> None:
         span = diagnostic.span
+        if span in self._expansions:
+            macro, definition = self._expansions[span]
+            note = Note(f"in expansion of macro `{macro}`", definition)
+            if note not in diagnostic.notes:
+                diagnostic = replace(diagnostic, notes=(*diagnostic.notes, note))
         key = (diagnostic.severity, diagnostic.code, diagnostic.message, id(span.source), span.start, span.end)
         self._found.setdefault(key, diagnostic)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import os
 import sys
 import tempfile
@@ -45,36 +46,53 @@ def cache_folder() -> Path:
 @lru_cache(maxsize=1)
 def load() -> tuple[lark.Lark, Actions]:
     """The parser and the object whose methods it calls. Both are shared: parse under a lock."""
-    actions = Actions()
     grammar = _GRAMMAR.read_text(encoding="utf-8")
     key = hashlib.sha256("\0".join([grammar, lark.__version__, sys.version]).encode()).hexdigest()[:20]
     try:
-        folder = cache_folder()
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        if folder.stat().st_uid != os.getuid():  # the cache holds a pickle, which is a program: read only our own
-            return _make(grammar, actions, None), actions
-        path = folder / f"grammar-{key}.cache"
-        if path.exists():
-            return _make(grammar, actions, path), actions  # lark builds anew if the file is damaged
+        path = cache_folder() / f"grammar-{key}.cache"
+    except RuntimeError:  # no home folder
+        path = None
+    parser = _read(path) if path else None
+    if parser is None:
+        parser = lark.Lark(
+            grammar,
+            parser="lalr",
+            lexer=_TokensComeFromOutside,
+            transformer=Actions(),
+            keep_all_tokens=True,
+            maybe_placeholders=True,
+        )
+        if path:
+            _write(path, parser)
+    # The actions belong to the parser's options, so they come back with it from the cache.
+    return parser, parser.options.transformer
+
+
+def _read(path: Path) -> lark.Lark | None:
+    """The cached parser, or None if there is none, it is damaged, or the folder belongs to someone else."""
+    try:
+        if path.parent.stat().st_uid != os.getuid():  # a pickle is a program: read only our own
+            return None
+        digest, _, data = path.read_bytes().partition(b"\n")
+        if digest != hashlib.sha256(data).hexdigest().encode():
+            return None
+        return lark.Lark.load(io.BytesIO(data))
+    except Exception:  # whatever is wrong with the cache, building the parser anew puts it right
+        return None
+
+
+def _write(path: Path, parser: lark.Lark) -> None:
+    buffer = io.BytesIO()
+    parser.save(buffer)
+    data = buffer.getvalue()
+    with contextlib.suppress(OSError):
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A second process may write at the same time: the last rename wins, and both wrote the same.
-        handle, temporary = tempfile.mkstemp(dir=folder, prefix=".grammar-")
-        os.close(handle)
-        os.unlink(temporary)
-        parser = _make(grammar, actions, Path(temporary))
-        with contextlib.suppress(FileNotFoundError):
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
             os.replace(temporary, path)
-        return parser, actions
-    except (OSError, RuntimeError):  # not writable, or there is no home folder
-        return _make(grammar, actions, None), actions
-
-
-def _make(grammar: str, actions: Actions, cache: Path | None) -> lark.Lark:
-    return lark.Lark(
-        grammar,
-        parser="lalr",
-        lexer=_TokensComeFromOutside,
-        transformer=actions,
-        keep_all_tokens=True,
-        maybe_placeholders=True,
-        cache=str(cache) if cache else False,
-    )
+        except OSError:
+            os.unlink(temporary)
+            raise
