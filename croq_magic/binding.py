@@ -161,6 +161,11 @@ class Binder:
         self._separate(bound, arrays)
         return bound
 
+    def sizes(self, bound: Bound) -> dict[str, Any]:
+        """The arrays and scalars by parameter name: what a diagram takes to know all extents."""
+        pairs = zip(self.names, self.params, bound.values, strict=True)
+        return {name: value for name, param, value in pairs if param.kind != "stream"}
+
     def _separate(self, bound: Bound, arrays: list[tuple[ir.Param, str, np.ndarray, np.ndarray]]) -> None:
         """Arrays that a function writes to must share memory with no other argument; inputs that do are copied."""
         for index, (param, name, given, _) in enumerate(arrays):

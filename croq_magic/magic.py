@@ -8,7 +8,8 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Bool, Unicode
@@ -23,6 +24,9 @@ if TYPE_CHECKING:
     from croq_magic.binding import Bound
     from croq_magic.compiler.source import Source
     from croq_magic.program import Program, TileFunction
+
+
+T = TypeVar("T")
 
 
 @magics_class
@@ -69,17 +73,14 @@ class CroqtileMagics(Magics):
             return None
         source = self._source(text)
         names = self._cells.learn(source.text, self.shell.execution_count)
-        started = time.perf_counter()
-        program = self._compile(source, settings, names)
-        compiled = time.perf_counter()
+        clock = Clock()
+        program = clock.time("compiled", self._compile, source, settings, names)
         self._warn(program)
         self.shell.push(dict(program.functions))
         self._emit(program, settings)
-        value, ran = self._run(program, settings)
-        self._draw(program, settings)
+        value = self._run(program, settings, clock)
         if settings.time:
-            times = f"compiled in {milliseconds(compiled - started)}"
-            print(times + (f", ran in {milliseconds(ran)}" if ran is not None else ""))
+            print(clock)
         return value
 
     # ------------------------------------------------------------------------------------------------------ steps
@@ -129,11 +130,14 @@ class CroqtileMagics(Magics):
         if settings.emit:
             print(getattr(program, settings.emit)())
 
-    def _run(self, program: Program, settings: argparse.Namespace) -> tuple[Any, float | None]:
-        """The value of the cell and the seconds that running took (None when nothing ran)."""
+    def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
+        """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
         function = self._chosen(program, settings)
-        if function is None or settings.no_run:
-            return None, None
+        if function is None:
+            return None
+        if settings.no_run:
+            self._draw(function, settings, None)
+            return None
         if settings.output and function.compiled.function.result is None:
             raise OptionError(f"-o {settings.output}: {function.__name__} returns nothing")
         values, expressions, missing = self._arguments(function, settings)
@@ -142,16 +146,16 @@ class CroqtileMagics(Magics):
 
             variables = f"no variable {listing(missing)}" if len(missing) == 1 else f"no variables {listing(missing)}"
             print(f"{function.__name__} is defined but did not run: the notebook has {variables}.")
-            return None, None
+            self._draw(function, settings, None)
+            return None
         bound = function.binder.bind(values, expressions)
-        function.build(bound)
-        started = time.perf_counter()
-        value = function.run(bound)
-        ran = time.perf_counter() - started
+        clock.time("compiled", function.build, bound)
+        value = clock.time("ran", function.run, bound)
         self._tell_modified(bound, expressions)
         if settings.output:
             self.shell.push({settings.output: value})
-        return value, ran
+        self._draw(function, settings, bound)
+        return value
 
     def _chosen(self, program: Program, settings: argparse.Namespace) -> TileFunction | None:
         if settings.run is None:
@@ -184,19 +188,38 @@ class CroqtileMagics(Magics):
         if names:
             print(f"{' and '.join(names)} {'was' if len(names) == 1 else 'were'} modified in place")
 
-    def _draw(self, program: Program, settings: argparse.Namespace) -> None:
-        function = self._chosen(program, settings)
-        if settings.show and function is not None:
-            from IPython.display import display
+    def _draw(self, function: TileFunction, settings: argparse.Namespace, bound: Bound | None) -> None:
+        """Shows the figures; extents come from the arguments of the run, else from the variables that there are."""
+        if not settings.show:
+            return
+        from IPython.display import display
 
-            from croq_magic import viz
+        from croq_magic import viz
 
-            for name in settings.show:
-                display(getattr(viz, name)(function))
+        if bound is not None:
+            sizes = function.binder.sizes(bound)
+        else:
+            known = self.shell.user_ns
+            sizes = {name: known[name] for name in function.binder.required if name in known}
+        for name in settings.show:
+            display(getattr(viz, name)(function, **sizes))
 
 
-def milliseconds(seconds: float) -> str:
-    return f"{seconds * 1e3:.3g} ms" if seconds < 1 else f"{seconds:.2f} s"
+class Clock:
+    """Seconds spent, by what they were spent on."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+
+    def time(self, what: str, function: Callable[..., T], *args: Any) -> T:
+        started = time.perf_counter()
+        value = function(*args)
+        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - started
+        return value
+
+    def __str__(self) -> str:
+        parts = (f"{what} in " + (f"{s * 1e3:.3g} ms" if s < 1 else f"{s:.2f} s") for what, s in self.seconds.items())
+        return ", ".join(parts)
 
 
 def load(shell: InteractiveShell) -> CroqtileMagics:

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.diagnostics import Diagnostic
     from croq_magic.compiler.pipeline import CompiledFunction, CompiledUnit
     from croq_magic.compiler.source import Source
+    from croq_magic.launches import Launch
 
 Defines = Mapping[str, Any]
 
@@ -205,6 +206,15 @@ class TileFunction:
         if isinstance(error, CheckError):
             return CheckError(f"{error}{rest}")
         return error
+
+    def launches(self, *args: Any, **kwargs: Any) -> list[Launch]:
+        """Grid, block, shared bytes and level map of every launch, for these arguments; none are needed when all
+        extents are constants. Nothing runs."""
+        from croq_magic.launches import launches
+
+        if not args and not kwargs:
+            return launches(self, {})
+        return launches(self, self.binder.sizes(self.binder.bind(self.binder.arrange(args, kwargs))))
 
     def source(self) -> str:
         """The generated source for the target, as text."""
