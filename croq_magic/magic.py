@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
-from traitlets import Bool, Unicode
+from traitlets import Bool, Enum, Unicode
 
 from croq_magic import options
 from croq_magic.cells import CellIndex
@@ -34,7 +34,7 @@ class CroqtileMagics(Magics):
     """The magics and their settings: `%config CroqtileMagics.target = "cpu"`."""
 
     target = Unicode("auto", help="Target of cells without -t: auto, cpu, cuda, ...").tag(config=True)
-    checks = Unicode("auto", help="Run-time checks of cells without --checks.").tag(config=True)
+    checks = Enum(options.CHECK_LEVELS, "auto", help="Run-time checks of cells without --checks.").tag(config=True)
     show = Unicode("", help="Figures that every cell draws: tiling, mapping, or both with a comma.").tag(config=True)
     time = Bool(False, help="Whether every cell prints how long compiling and running took.").tag(config=True)
 
@@ -75,7 +75,7 @@ class CroqtileMagics(Magics):
         names = self._cells.learn(source.text, self.shell.execution_count)
         clock = Clock()
         program = clock.time("compiled", self._compile, source, settings, names)
-        self._warn(program)
+        self._warn(program, settings)
         self.shell.push(dict(program.functions))
         self._emit(program, settings)
         value = self._run(program, settings, clock)
@@ -119,10 +119,10 @@ class CroqtileMagics(Magics):
         except CompileError as error:
             raise self._cells.explain(error, names) from None
 
-    def _warn(self, program: Program) -> None:
+    def _warn(self, program: Program, settings: argparse.Namespace) -> None:
         for diagnostic in program.diagnostics:
             print(diagnostic, file=sys.stderr)
-        if program.target == "cpu" and program.target_was_chosen and not self._told_about_cpu:
+        if program.target == "cpu" and settings.target == "auto" and not self._told_about_cpu:
             self._told_about_cpu = True
             print("No GPU found: croqtile cells run on the CPU.")
 
