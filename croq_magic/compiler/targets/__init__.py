@@ -1,5 +1,5 @@
-"""Targets: everything that knows a machine. `resolve` finds one by name."""
+"""Targets: everything that knows a machine. `choose` finds one by name."""
 
-from croq_magic.compiler.targets.base import Options, Target, names, resolve
+from croq_magic.compiler.targets.base import Module, Target, choose, names
 
-__all__ = ["Options", "Target", "names", "resolve"]
+__all__ = ["Module", "Target", "choose", "names"]

@@ -12,8 +12,7 @@ from croq_magic.errors import CompileError, TargetError
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.passes.base import Pass
-    from croq_magic.compiler.source import Source, Span
-    from croq_magic.compiler.targets.base import Options
+    from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.cpu.emit import Emitted
     from croq_magic.compiler.targets.cpu.module import CpuModule
 
@@ -24,43 +23,50 @@ class CpuTarget:
 
     name: ClassVar[str] = "cpu"
 
-    def limits(self, options: Options) -> Limits:
+    @property
+    def limits(self) -> Limits:
         return CPU
 
-    def passes(self, options: Options) -> tuple[Pass, ...]:
-        """Passes after level mapping, in order."""
-        from croq_magic.compiler.passes.split_regions import SplitRegions
+    def passes(self) -> Sequence[Pass]:
+        """Passes after those that all targets share, in order."""
+        from croq_magic.compiler.targets.cpu.passes import passes
 
-        return (SplitRegions(),)
+        return passes()
 
-    def emit(self, functions: Sequence[ir.Function], verbatim: Sequence[Span], options: Options) -> Emitted:
+    def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> Emitted:
         """C++ for functions after `passes`, with the C++ text of the cell they call. CompileError (UNS01) for what
         this target cannot express."""
         from croq_magic.compiler.diagnostics import Diagnostic
         from croq_magic.compiler.source import Source, Span
         from croq_magic.compiler.targets.cpu.emit import emit_module
+        from croq_magic.compiler.targets.cpu.verbatim import device_text
         from croq_magic.compiler.targets.emit_cxx import Unsupported
 
         try:
-            return emit_module(functions, verbatim)
+            return emit_module(functions, device_text(unit), unit.source)
         except Unsupported as problem:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None
 
-    def load(self, emission: Emitted, label: str, source: Source | None, verbatim: Sequence[Span] = ()) -> CpuModule:
-        """Builds and loads a module. CompileError (CXX01) when the compiler refuses the cell's own C++ text,
+    def build(self, emission: Emitted, function: ir.Function) -> CpuModule:
+        """Builds and loads one function. CompileError (CXX01) when the compiler refuses the cell's own C++ text,
         TargetError without a compiler."""
         from croq_magic.compiler.targets.cpu import complaints, module, toolchain
 
         try:
-            return module.load(emission, label, source)
+            return module.load(emission, function.name)
         except toolchain.CompilationFailed as failure:
-            found = complaints.diagnostics(failure.output, source, verbatim) if source is not None else []
+            found = []
+            if emission.source is not None:
+                found = complaints.diagnostics(failure.output, emission.source, emission.verbatim)
             if found:
                 raise CompileError(found) from None
-            raise TargetError(f"the C++ compiler refuses generated code, please report this:\n{failure.output}") from None
+            text = f"the C++ compiler refuses generated code, please report this:\n{failure.output}"
+            raise TargetError(text) from None
 
 
-def target() -> CpuTarget:
-    """The target, for the registry."""
+def target(arch: str | None = None) -> CpuTarget:
+    """The target, for the registry. The processor's own architecture is the only one."""
+    if arch not in (None, "", "native"):
+        raise TargetError(f"the CPU target compiles for this machine only; it has no architecture `{arch}`")
     return CpuTarget()

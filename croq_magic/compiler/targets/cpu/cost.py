@@ -41,7 +41,7 @@ def cost(s: ir.Stmt) -> int:
 
 @cost.register
 def _(s: ir.For) -> int:
-    count = trips(s)
+    count = 1 if s.kind is ir.LoopKind.VECTOR else trips(s)
     return (UNKNOWN_TRIPS if count is None else count) * (1 + body_cost(s.body))
 
 

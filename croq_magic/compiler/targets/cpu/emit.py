@@ -10,10 +10,11 @@ import dataclasses
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.source import Span
-from croq_magic.compiler.targets.cpu import copies, cost
+from croq_magic.compiler.source import Source, Span
+from croq_magic.compiler.targets.cpu import copies, cost, vector
 from croq_magic.compiler.targets.cpu.checks import CheckSite
 from croq_magic.compiler.targets.cpu.statements import STACK_BYTES, ModuleState, Statements, has_print
+from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
 from croq_magic.compiler.visit import walk
@@ -44,14 +45,18 @@ class EntryPoint:
 
 @dataclasses.dataclass(frozen=True)
 class Emitted:
-    """A module's text, its entries and its run-time checks."""
+    """A module's text, its entries, its run-time checks, and the parts of the cell that it contains unchanged."""
 
     text: str
     entries: tuple[EntryPoint, ...]
     checks: tuple[CheckSite, ...]
+    source: Source | None = None
+    verbatim: tuple[Span, ...] = ()
 
 
-def emit_module(functions: Sequence[ir.Function], verbatim: Sequence[Span | str] = ()) -> Emitted:
+def emit_module(
+    functions: Sequence[ir.Function], verbatim: Sequence[Span] = (), source: Source | None = None
+) -> Emitted:
     """C++ for tileflow functions (after the target's passes) and the C++ text of the cell they call.
 
     Raises `emit_cxx.Unsupported` for a construct this target cannot express.
@@ -62,16 +67,17 @@ def emit_module(functions: Sequence[ir.Function], verbatim: Sequence[Span | str]
     if verbatim:
         out.line('#include "croq_device.h"')
     for piece in verbatim:
-        if isinstance(piece, Span):
-            out.at(piece)
-            out.lines.append(piece.text)
-        else:
-            out.lines.append(piece)
+        out.at(piece)
+        out.verbatim(" " * (piece.column - 1) + piece.text)  # columns stay those of the cell
     if verbatim:
-        out.lines.append('#line 1 "generated"')
+        out.verbatim('#line 1 "generated"')
+        if not any(isinstance(node, ir.CxxText) for function in functions for node in walk(function.body)):
+            for name in macros(tuple(verbatim)):  # a macro must not rewrite generated text
+                out.line(f"#undef {name}")
     out.line('extern "C" CROQ_EXPORT void croq_attach(const croq_runtime* table) { croq_rt = table; }')
     out.line()
     out.line("namespace croq_cell {")
+    typedefs = len(out.lines)
     entries = []
     for function in functions:
         emitter = HostFunction(state, function)
@@ -79,7 +85,8 @@ def emit_module(functions: Sequence[ir.Function], verbatim: Sequence[Span | str]
         out.extend(emitter)
         entries.append(emitter.entry)
     out.line("}  // namespace croq_cell")
-    return Emitted(out.text(), tuple(entries), tuple(state.checks))
+    out.lines[typedefs:typedefs] = vector.typedefs(state.vectors)
+    return Emitted(out.text(), tuple(entries), tuple(state.checks), source, tuple(verbatim))
 
 
 def _kind(param: ir.Param) -> str:
@@ -262,6 +269,7 @@ class KernelFunction(Statements):
 
     def emit(self) -> None:
         body = self.grid[-1].body
+        self.resident = vector.resident_buffers(body)
         for var, _ in self.axes:
             self.define(var)
         shared = [node.buffer for node in walk(body) if isinstance(node, ir.Declare) and _is_shared(node.buffer)]
@@ -385,6 +393,12 @@ class KernelFunction(Statements):
     def _place_buffer(self, buffer: ir.Buffer) -> None:
         """Block and instance storage: an array on the stack, or a part of the thread's scratch memory if large."""
         size, c, name = byte_size(buffer), ctype(buffer.dtype), self.names.of(buffer)
+        lanes = self.resident.get(id(buffer))
+        if lanes is not None and size is not None:
+            self.state.vectors.add((buffer.dtype, lanes))
+            count = size // buffer.dtype.size // lanes
+            self.line(f"{vector.vector_name(buffer.dtype, lanes)} {name}[{count}];")
+            return
         if size is None:
             self.unsupported(f"`{buffer.name}`: block storage of symbolic size is", buffer.span)
             return

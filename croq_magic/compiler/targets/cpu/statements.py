@@ -11,9 +11,10 @@ from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu import copies, cost
 from croq_magic.compiler.targets.cpu.checks import CheckSite, Operand
+from croq_magic.compiler.targets.cpu.vector import VectorLoop
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import INDEX, Expressions, Names, Unsupported, compute_type, ctype, literal
-from croq_magic.compiler.types import BF16, BOOL, F16, F32, S32
+from croq_magic.compiler.types import BF16, BOOL, F16, F32, S32, DType
 from croq_magic.compiler.visit import walk
 
 STACK_BYTES = 32 * 1024  # larger block or instance storage comes from the thread's scratch memory
@@ -23,9 +24,10 @@ STRIP = 1 << 18
 
 @dataclasses.dataclass
 class ModuleState:
-    """What all functions of a module share: the table of checks."""
+    """What all functions of a module share: the table of checks and the vector types in use."""
 
     checks: list[CheckSite] = dataclasses.field(default_factory=list)
+    vectors: set[tuple[DType, int]] = dataclasses.field(default_factory=set)  # vector types: element type and lanes
 
 
 class Statements(Writer):
@@ -41,6 +43,7 @@ class Statements(Writer):
         self._yields: list[str] = []
         self._loops: list[str] = []  # label to leave the innermost loop by, "" where `break` does
         self.declared: set[str] = set()
+        self.resident: dict[int, int] = {}  # register buffers that are arrays of vectors, by id, with their lanes
 
     # ---------------------------------------------------------------------------------------- hooks of subclasses
 
@@ -267,6 +270,9 @@ class Statements(Writer):
         """At the level of its own instance a barrier joins nothing: inner regions have ended."""
 
     def loop(self, s: ir.For) -> None:
+        if s.kind is ir.LoopKind.VECTOR:
+            VectorLoop(self, s, self.resident, self.state.vectors).emit()
+            return
         name, work = self.names.of(s.var), cost.body_cost(s.body)
         self.define(s.var)
         count = cost.trips(s)
@@ -275,7 +281,7 @@ class Statements(Writer):
         step = f"++{name}" if s.step == 1 else f"{name} += {s.step}"
         self.instance.append(s.var)
         pragma = self._pragma(s, count)
-        if total < UNPOLLED or s.kind in (ir.LoopKind.UNROLL, ir.LoopKind.VECTOR):
+        if total < UNPOLLED or s.kind is ir.LoopKind.UNROLL:
             self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", s, pragma, poll=False)
         elif work >= STRIP >> 8:
             self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", s, pragma, poll=True)
@@ -299,7 +305,7 @@ class Statements(Writer):
     def _pragma(s: ir.For, count: int | None) -> str:
         if s.kind is ir.LoopKind.UNROLL or s.unroll:
             return f"#pragma GCC unroll {s.unroll or min(count or 1, 65534)}"
-        if s.kind in (ir.LoopKind.VECTOR, ir.LoopKind.PARALLEL):
+        if s.kind is ir.LoopKind.PARALLEL:
             return "#pragma GCC ivdep"
         return ""
 
@@ -491,9 +497,7 @@ class Statements(Writer):
             self.line(self.leave)
 
     def cxx_text(self, s: ir.CxxText) -> None:
-        for line in s.text.split("\n"):
-            self.lines.append(line)
-        self._place = None
+        self.verbatim(s.text)
 
     def asm(self, s: ir.Asm) -> None:
         def operands(items: Sequence[tuple[str, str, Any]]) -> str:

@@ -45,6 +45,11 @@ class Writer:
         self.depth -= 1
         self.line(tail)
 
+    def verbatim(self, text: str) -> None:
+        """Text that must not be touched, whatever lines it has."""
+        self.lines += text.split("\n")
+        self._place = None
+
     def extend(self, other: Writer) -> None:
         self.lines += other.lines
         self._place = None

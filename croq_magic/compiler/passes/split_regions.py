@@ -1,0 +1,433 @@
+"""Splits inner regions at joins, so that every region is a plain loop over its instances.
+
+A region whose instances meet (at a barrier, a collective copy, an `inthreads` with joins) cannot run its instances one
+after the other. Its body is cut into segments; each becomes a region of its own, and the statement that joins stands
+between them. Loops and conditions around a join are uniform by the rules of the language (execution model, section 3),
+so they move outside and are evaluated for the first instance. What one segment computes and a later one reads is kept
+per instance: scalars and local storage in `REGISTER` buffers with the region's extents in front, unless a scalar can be
+computed again from indices alone. An instance that yields takes no part in later segments.
+
+A barrier of the whole grid splits the region of blocks in the same way; the blocks then run in turn on one thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from collections.abc import Iterator
+from typing import ClassVar
+
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
+from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import rewrite, substitute, walk
+
+Level = ir.Level
+Chain = tuple[ir.Region, ...]
+_ON_INDICES = (ir.Role.DIM, ir.Role.PARAM, ir.Role.REGION, ir.Role.LOOP)
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitRegions:
+    """After it no join is left inside a region finer than the join's scope."""
+
+    name: ClassVar[str] = "split-regions"
+
+    def __call__(self, function: ir.Function, context: Context) -> ir.Function:
+        taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
+        return map_kernels(function, lambda region: _kernel(region, taken))
+
+
+def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
+    if root.level is Level.DEVICE:
+        inner = root.body[0] if len(root.body) == 1 else None
+        if isinstance(inner, ir.Region) and inner.attributes.cooperative:
+            return dataclasses.replace(root, body=(_kernel(inner, taken),))
+    cooperative = root.attributes.cooperative
+    scopes = [_scope(s, cooperative) for s in root.body]
+    if any(scope is not None and scope < Level.BLOCK.depth for scope in scopes):
+        body = _Split(taken, cooperative).region(root)
+        return ir.Region(Level.DEVICE, (), (), body, root.attributes, True, root.span)
+    body = _inside(root.body, taken)
+    return root if body is root.body else dataclasses.replace(root, body=body)
+
+
+def _inside(body: ir.Body, taken: set[str]) -> ir.Body:
+    """`body` with the regions in it split where they must be."""
+    out: list[ir.Stmt] = []
+    changed = False
+    for s in body:
+        new: ir.Body
+        if isinstance(s, ir.Region) and s.level is not None and _must_split(s):
+            new = _inside(_Split(taken).region(s), taken)
+        else:
+            new = (with_bodies(s, lambda inner: _inside(inner, taken)),)
+        changed = changed or len(new) != 1 or new[0] is not s
+        out += new
+    return tuple(out) if changed else body
+
+
+def _must_split(region: ir.Region) -> bool:
+    assert region.level is not None
+    found = [scope for scope in map(_scope, region.body) if scope is not None]
+    return bool(found) and min(found) < region.level.depth
+
+
+def _scope(s: ir.Stmt, cooperative: bool = False) -> int | None:
+    """Depth of the coarsest level whose instances `s` joins, if it joins any."""
+    if isinstance(s, ir.Barrier):
+        if cooperative and not s.reason and s.scope is Level.BLOCK:
+            return Level.DEVICE.depth
+        return s.scope.depth
+    if isinstance(s, ir.Region):
+        inner = _coarsest(s.body, cooperative)
+        return inner if inner is not None and s.level is not None and inner < s.level.depth else None
+    if isinstance(s, ir.Masked) and not s.is_async:
+        return min(Level.BLOCK.depth, _coarsest(s.body, cooperative) or Level.BLOCK.depth)
+    if _is_collective(s):
+        return Level.BLOCK.depth
+    found = [scope for body in bodies(s) if (scope := _coarsest(body, cooperative)) is not None]
+    return min(found, default=None)
+
+
+def _coarsest(body: ir.Body, cooperative: bool) -> int | None:
+    return min((scope for s in body if (scope := _scope(s, cooperative)) is not None), default=None)
+
+
+def _is_collective(s: ir.Stmt) -> bool:
+    """Statements that all instances of a block carry out together, once."""
+    if isinstance(s, ir.Copy):
+        into, source = s.dst.buffer.storage, s.src.buffer.storage
+        return into is ir.Storage.SHARED or (source is ir.Storage.SHARED and into is ir.Storage.GLOBAL)
+    if isinstance(s, ir.SpanOp):
+        return s.view.buffer.storage in (ir.Storage.SHARED, ir.Storage.GLOBAL)
+    if isinstance(s, ir.Declare):
+        return s.buffer.storage is ir.Storage.SHARED and s.init is not None
+    return isinstance(s, ir.Wait)
+
+
+def _leaves_loop(s: ir.Stmt) -> bool:
+    """Whether `s` may end an iteration of the loop around it."""
+    if isinstance(s, (ir.Break, ir.Continue)):
+        return True
+    if isinstance(s, (ir.For, ir.While, ir.Region)):
+        return False
+    return any(_leaves_loop(inner) for body in bodies(s) for inner in body)
+
+
+class _Chain:
+    """A chain of regions as an opaque value: the visitors must not enter it."""
+
+    def __init__(self, regions: Chain) -> None:
+        self.regions = regions
+        self.indices = tuple(var for region in regions for var in region.indices)
+        self.extents = tuple(extent for region in regions for extent in region.extents)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Segment(ir.Stmt):
+    """Statements that run once per instance of `open` (and of `whole`, with the regions that stand around it)."""
+
+    open: _Chain
+    whole: _Chain
+    body: ir.Body
+    span: None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class _Lifted(ir.Stmt):
+    """A statement outside the regions of `cut`; it is evaluated for their first instance."""
+
+    cut: _Chain
+    inner: ir.Stmt
+    inside: tuple[ir.Body, ...]
+    span: None = None
+
+
+class _Split:
+    def __init__(self, taken: set[str], cooperative: bool = False) -> None:
+        self.taken = taken
+        self.cooperative = cooperative
+        self.home: dict[str, _Chain] = {}  # scalar -> regions it is private to
+        self.kept: dict[str, ir.View] = {}  # scalar -> the buffer that keeps it per instance
+        self.again: dict[str, ir.Let] = {}  # scalar -> how to compute it again
+        self.moved: dict[ir.Buffer, tuple[ir.Buffer, _Chain]] = {}
+        self.active: tuple[ir.View, _Chain] | None = None
+
+    def region(self, region: ir.Region) -> ir.Body:
+        """The statements that a region becomes."""
+        tree = self.expand(region.body, (), (region,), False)
+        declarations = self.keep(tree)
+        return (*declarations, *self.finish(tree))
+
+    # ------------------------------------------------------------------------------------------------- cutting
+
+    def expand(self, body: ir.Body, around: Chain, chain: Chain, lifted: bool) -> ir.Body:
+        """`body` of the innermost region of `chain`, as segments and what stands between them. The regions of `around`
+        stay around it; `lifted` says that the loop around it has moved outside the chain."""
+        out: list[ir.Stmt] = []
+        run: list[ir.Stmt] = []
+
+        def flush() -> None:
+            if run:
+                out.append(_Segment(_Chain(chain), _Chain((*around, *chain)), tuple(run)))
+                run.clear()
+
+        for s in body:
+            scope = _scope(s, self.cooperative)
+            if scope is None and lifted and _leaves_loop(s):
+                scope = min((r.level.depth - 1 for r in chain if r.level), default=0)
+            cut = tuple(r for r in chain if scope is not None and r.level is not None and r.level.depth > scope)
+            if not cut:
+                run.append(s)
+                continue
+            flush()
+            staying = chain[: len(chain) - len(cut)]
+            out += _around(staying, self.statement(s, (*around, *staying), cut))
+        flush()
+        return tuple(out)
+
+    def statement(self, s: ir.Stmt, around: Chain, cut: Chain) -> ir.Body:
+        """A statement that joins the instances of `cut`, outside these regions."""
+        if isinstance(s, (ir.Barrier, ir.Wait)):
+            return ()
+        if isinstance(s, ir.Region):
+            return self.expand(s.body, around, (*cut, s), False)
+        if isinstance(s, ir.Masked):
+            inner = _coarsest(s.body, self.cooperative)
+            level = None if inner is None else inner
+            deep = tuple(r for r in cut if level is not None and r.level is not None and r.level.depth > level)
+            if not deep:
+                taken = ir.If(s.predicate, s.body, span=s.span)
+                return (_Segment(_Chain(cut), _Chain((*around, *cut)), (taken,)),)
+            staying = cut[: len(cut) - len(deep)]
+            body = self.expand(s.body, (*around, *staying), deep, False)
+            return _around(staying, (_Lifted(_Chain(deep), ir.If(s.predicate, (), span=s.span), (body, ())),))
+        lifted = isinstance(s, (ir.For, ir.While)) or not isinstance(s, ir.Region)
+        inside = tuple(self.expand(body, around, cut, lifted) for body in bodies(s))
+        return (_Lifted(_Chain(cut), with_bodies(s, lambda body: ()), inside),)
+
+    # ---------------------------------------------------------------------------------- what lives across segments
+
+    def keep(self, tree: ir.Body) -> list[ir.Stmt]:
+        """Finds what must be kept per instance; returns the declarations of its storage."""
+        segments = [s for s in _parts(tree) if isinstance(s, _Segment)]
+        lets: dict[str, ir.Let] = {}
+        defined_in: dict[str, int] = {}
+        scalars: dict[str, ir.Var] = {}
+        local: dict[ir.Buffer, tuple[int, _Chain]] = {}
+        for number, segment in enumerate(segments):
+            for s in nested(segment.body):
+                var = _defines(s)
+                if var is not None and var.name not in defined_in:
+                    defined_in[var.name], scalars[var.name] = number, var
+                    self.home[var.name] = segment.whole
+                if isinstance(s, ir.Let):
+                    lets[s.var.name] = s
+                if isinstance(s, ir.Declare) and self._is_private(s.buffer, segment.whole):
+                    local[s.buffer] = (number, segment.whole)
+        for name, let in lets.items():
+            if let.var.role is ir.Role.LET and let.value is not None and self._repeats(let.value):
+                self.again[name] = let
+        crossing: dict[str, None] = {}
+        crossing_buffers: dict[ir.Buffer, None] = {}
+        for number, nodes in [*enumerate(walk(s.body) for s in segments), (-1, _outside(tree))]:
+            for node in nodes:
+                if isinstance(node, ir.Var) and defined_in.get(node.name, number) != number:
+                    crossing[node.name] = None
+                if isinstance(node, ir.View) and node.buffer in local and local[node.buffer][0] != number:
+                    crossing_buffers[node.buffer] = None
+        declarations: list[ir.Stmt] = []
+        for name in crossing:
+            if name not in self.again:
+                home = self.home[name]
+                buffer = ir.Buffer(self.fresh(name), scalars[name].dtype, ir.Storage.REGISTER, home.extents)
+                self.kept[name] = views.whole(buffer)
+                declarations.append(ir.Declare(buffer))
+        for buffer in crossing_buffers:
+            home = local[buffer][1]
+            new = dataclasses.replace(buffer, shape=(*home.extents, *buffer.shape), storage=_storage(buffer))
+            self.moved[buffer] = (new, home)
+            declarations.append(ir.Declare(new))
+        declarations += self._track_yields(segments)
+        return declarations
+
+    def fresh(self, name: str) -> str:
+        new = next(n for i in itertools.count(1) if (n := f"{name}_each" + (str(i) if i > 1 else "")) not in self.taken)
+        self.taken.add(new)
+        return new
+
+    @staticmethod
+    def _is_private(buffer: ir.Buffer, home: _Chain) -> bool:
+        """Storage with one copy per instance of the regions that are cut: also shared storage if those are blocks."""
+        if buffer.storage is ir.Storage.SHARED:
+            return any(region.level is Level.BLOCK for region in home.regions)
+        return buffer.storage in (ir.Storage.LOCAL, ir.Storage.REGISTER)
+
+    def _repeats(self, value: ir.Expr) -> bool:
+        """Whether a value depends on nothing but indices and parameters."""
+        return all(
+            node.role in _ON_INDICES or node.name in self.again if isinstance(node, ir.Var) else not isinstance(node, ir.Load)
+            for node in walk(value)
+        )
+
+    def _track_yields(self, segments: list[_Segment]) -> list[ir.Stmt]:
+        homes = [s.whole for s in segments if any(isinstance(n, ir.Yield) for n in nested(s.body))]
+        if not homes:
+            return []
+        home = max(homes, key=lambda chain: len(chain.regions))
+        buffer = ir.Buffer(self.fresh("active"), BOOL, ir.Storage.REGISTER, home.extents)
+        self.active = (views.whole(buffer), home)
+        return [ir.Declare(buffer, init=ir.TRUE)]
+
+    # ------------------------------------------------------------------------------------------------- finishing
+
+    def finish(self, tree: ir.Body) -> ir.Body:
+        """The tree with segments as regions and everything kept per instance in its place."""
+        out: list[ir.Stmt] = []
+        for s in tree:
+            if isinstance(s, _Segment):
+                out += _around(s.open.regions, self._run(s))
+            elif isinstance(s, _Lifted):
+                done = iter([self.finish(body) for body in s.inside])
+                out += self._heads(s, done)
+            elif isinstance(s, ir.Region):
+                out.append(dataclasses.replace(s, body=self.finish(s.body)))
+            else:
+                out.append(s)
+        return tuple(out)
+
+    def _heads(self, s: _Lifted, inside: Iterator[ir.Body]) -> ir.Body:
+        first = {var: integers.ZERO for var in s.cut.indices}
+        head = self._replace((self._recompute(s.inner),))
+        assert len(head) == 1
+        statement: ir.Stmt = substitute(head[0], dict(first))
+        return (_with_inside(statement, inside),)
+
+    def _recompute(self, s: ir.Stmt) -> ir.Stmt:
+        """A statement outside all segments, with the scalars it reads written out."""
+
+        def change(node: ir.Node) -> ir.Node | None:
+            if isinstance(node, ir.Var) and node.name in self.again:
+                value = self.again[node.name].value
+                assert value is not None
+                value = rewrite(value, change)
+                return value if value.dtype is node.dtype else ir.Cast(value, node.dtype)
+            return None
+
+        return rewrite(s, change)
+
+    def _run(self, s: _Segment) -> ir.Body:
+        defined = {var.name for statement in nested(s.body) if (var := _defines(statement)) is not None}
+        repeated: dict[str, ir.Let] = {}
+
+        def need(nodes: Iterator[ir.Node]) -> None:
+            for node in nodes:
+                if isinstance(node, ir.Var) and node.name in self.again and node.name not in defined | set(repeated):
+                    let = self.again[node.name]
+                    assert let.value is not None
+                    need(walk(let.value))
+                    repeated[node.name] = let
+
+        need(walk(s.body))
+        body = self._replace(s.body)
+        if self.active is not None:
+            body = self._while_active(body, s.whole)
+        return (*repeated.values(), *body)
+
+    def _while_active(self, body: ir.Body, whole: _Chain) -> ir.Body:
+        assert self.active is not None
+        view, home = self.active
+        if len(whole.regions) < len(home.regions):
+            return body
+
+        def change(node: ir.Node) -> ir.Body | None:
+            if isinstance(node, ir.Yield):
+                return ir.Store(view, home.indices, ir.FALSE), node
+            return None
+
+        return (ir.If(ir.Load(view, home.indices), rewrite(body, change)),)
+
+    def _replace(self, body: ir.Body) -> ir.Body:
+        """Kept scalars and moved storage in their new places. Statements first, so that no definition is taken for a
+        use."""
+
+        def statements(node: ir.Node) -> ir.Stmt | ir.Body | None:
+            if isinstance(node, ir.Declare) and node.buffer in self.moved:
+                new, _ = self.moved[node.buffer]
+                return () if node.init is None else ir.SpanOp(self._moved(views.whole(node.buffer)), node.init, span=node.span)
+            if isinstance(node, (ir.Let, ir.Assign)) and node.var.name in self.kept:
+                return () if node.value is None else self._store(node.var, node.value, node)
+            if isinstance(node, (ir.Call, ir.Atomic)) and node.result is not None and node.result.name in self.kept:
+                temporary = dataclasses.replace(node.result, name=self.fresh(node.result.name), role=ir.Role.MUTABLE)
+                call = dataclasses.replace(node, result=temporary)
+                return ir.Let(temporary, None), call, self._store(node.result, temporary, node)
+            if isinstance(node, ir.Rotate) and any(var.name in self.kept for var in node.slots):
+                first = dataclasses.replace(node.slots[0], name=self.fresh(node.slots[0].name))
+                moves = zip(node.slots, [*node.slots[1:], first], strict=True)
+                return (
+                    ir.Let(first, node.slots[0]),
+                    *(self._store(a, b, node) if a.name in self.kept else ir.Assign(a, b) for a, b in moves),
+                )
+            return None
+
+        def uses(node: ir.Node) -> ir.Node | None:
+            if isinstance(node, ir.Var) and node.name in self.kept:
+                return ir.Load(self.kept[node.name], self.home[node.name].indices)
+            if isinstance(node, ir.View) and node.buffer in self.moved:
+                return self._moved(node)
+            return None
+
+        return rewrite(rewrite(body, statements), uses) if self.kept or self.moved else body
+
+    def _store(self, var: ir.Var, value: ir.Expr, at: ir.Stmt) -> ir.Store:
+        if value.dtype is not var.dtype:
+            value = ir.Cast(value, var.dtype)
+        return ir.Store(self.kept[var.name], self.home[var.name].indices, value, span=at.span)
+
+    def _moved(self, view: ir.View) -> ir.View:
+        new, home = self.moved[view.buffer]
+        linear: ir.Expr = integers.ZERO
+        for index, extent in zip(home.indices, home.extents, strict=True):
+            linear = integers.add(integers.mul(linear, extent), index)
+        start = integers.mul(linear, integers.product(view.buffer.shape))
+        return dataclasses.replace(
+            view, buffer=new, map=(*home.indices, *view.map), offset=integers.add(start, view.offset)
+        )
+
+
+def _storage(buffer: ir.Buffer) -> ir.Storage:
+    return ir.Storage.SHARED if buffer.storage is ir.Storage.SHARED else ir.Storage.REGISTER
+
+
+def _around(regions: Chain, body: ir.Body) -> ir.Body:
+    for region in reversed(regions):
+        body = (dataclasses.replace(region, body=body),)
+    return body
+
+
+def _with_inside(s: ir.Stmt, inside: Iterator[ir.Body]) -> ir.Stmt:
+    return with_bodies(s, lambda _: next(inside))
+
+
+def _parts(tree: ir.Body) -> Iterator[ir.Stmt]:
+    """Segments and lifted statements of a tree, in order."""
+    for s in tree:
+        if isinstance(s, (_Segment, _Lifted)):
+            yield s
+        for inner in s.inside if isinstance(s, _Lifted) else (s.body,) if isinstance(s, ir.Region) else ():
+            yield from _parts(inner)
+
+
+def _outside(tree: ir.Body) -> Iterator[ir.Node]:
+    """Everything that is evaluated outside the segments."""
+    for s in _parts(tree):
+        if isinstance(s, _Lifted):
+            yield from walk(s.inner)
+
+
+def _defines(s: ir.Stmt) -> ir.Var | None:
+    if isinstance(s, ir.Let):
+        return s.var
+    return s.result if isinstance(s, (ir.Call, ir.Atomic)) else None

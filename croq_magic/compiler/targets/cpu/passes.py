@@ -1,0 +1,15 @@
+"""The passes of the CPU target, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.order_loops import OrderLoops
+from croq_magic.compiler.passes.split_regions import SplitRegions
+from croq_magic.compiler.targets.cpu.features import vector_registers
+
+
+def passes() -> Sequence[Pass]:
+    """After these every inner region is a plain loop over instances."""
+    return (OrderLoops(*vector_registers()), SplitRegions())
