@@ -11,11 +11,10 @@ Anything that is not integer arithmetic (a load, a cast, a comparison) is an opa
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Iterable
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.types import S32, S64, DType
+from croq_magic.compiler.types import BOOL, S32, S64, DType
 
 Monomial = tuple[ir.Expr, ...]
 ZERO, ONE = ir.Const(0), ir.Const(1)
@@ -125,7 +124,7 @@ def _quotient(a: Poly, b: Poly) -> Poly:
     if exact is not None:
         return exact
     if d is not None and a.constant is not None and d != 0:
-        return _constant(int(math.copysign(abs(a.constant) // abs(d), a.constant * d)))
+        return _constant(truncated(a.constant, d))
     if d is not None and d > 0:
         low, _ = _interval(a)
         if low is not None and low >= 0:
@@ -146,7 +145,7 @@ def _remainder(a: Poly, b: Poly) -> Poly:
         return Poly(())
     if d is not None and d > 0:
         if a.constant is not None:
-            return _constant(int(math.fmod(a.constant, d)))
+            return _constant(a.constant - d * truncated(a.constant, d))
         low, _ = _interval(a)
         if low is not None and low >= 0:
             _, rest = _split(a, d)
@@ -156,6 +155,11 @@ def _remainder(a: Poly, b: Poly) -> Poly:
                     return rest
                 return _atom("%", rest, b)
     return _atom("%", a, b)
+
+
+def truncated(a: int, d: int) -> int:
+    """The quotient rounded towards zero."""
+    return a // d if (a < 0) == (d < 0) else -(-a // d)
 
 
 def _constant(value: int) -> Poly:
@@ -270,7 +274,16 @@ def interval(e: ir.Expr) -> Bounds:
     if isinstance(e, ir.Var):
         low = interval(e.lower)[0] if e.lower is not None else None
         high = interval(e.upper)[1] if e.upper is not None else None
-        return low, None if high is None else high - 1
+        least, most = _type_interval(e.dtype)
+        return (least if low is None else low), (most if high is None else high - 1)
+    if isinstance(e, ir.Load):
+        return _type_interval(e.dtype)
+    if isinstance(e, ir.Cast) and e.dtype.is_integer:
+        low, high = interval(e.operand) if e.operand.dtype.is_integer else (None, None)
+        least, most = e.dtype.range
+        if low is not None and high is not None and least <= low and high <= most:
+            return low, high
+        return _type_interval(e.dtype)
     if isinstance(e, ir.Binary) and e.dtype.is_integer and e.op in ("/", "%"):
         return _division_interval(e)
     if isinstance(e, ir.Builtin) and e.name in ("__max", "__min") and e.dtype.is_integer:
@@ -292,6 +305,14 @@ def interval(e: ir.Expr) -> Bounds:
         if isinstance(e, ir.Binary) and e.op in ("<<", ">>"):
             return _shift_interval(e)
     return None, None
+
+
+def _type_interval(dtype: DType) -> Bounds:
+    """What the element type alone says; of a wide signed type nothing worth a sum is known."""
+    if not dtype.is_integer:
+        return (0, 1) if dtype is BOOL else (None, None)
+    low, high = dtype.range
+    return (None, None) if dtype.is_signed and dtype.bits >= 32 else (low, high)
 
 
 def _pick(choose: object, a: int | None, b: int | None, either: bool) -> int | None:
@@ -320,16 +341,14 @@ def _division_interval(e: ir.Binary) -> Bounds:
         return (0 if low is not None and low >= 0 else None if top is None else -top), top
     if e.op == "%":
         return (0 if low is not None and low >= 0 else 1 - d), (d - 1 if high is None else max(0, min(high, d - 1)))
-    return (None if low is None else int(low / d) if abs(low) < 1 << 50 else -(-low // d)), (
-        None if high is None else high // d if high >= 0 else -(-high // d)
-    )
+    return (None if low is None else truncated(low, d)), (None if high is None else truncated(high, d))
 
 
 def _interval(p: Poly) -> Bounds:
     low: int | None = 0
     high: int | None = 0
     for monomial, coefficient in p.terms:
-        term_low, term_high = _monomial_interval(monomial)
+        term_low, term_high = monomial_interval(monomial)
         if coefficient < 0:
             term_low, term_high = term_high, term_low
         low = None if low is None or term_low is None else low + coefficient * term_low
@@ -337,7 +356,8 @@ def _interval(p: Poly) -> Bounds:
     return low, high
 
 
-def _monomial_interval(monomial: Monomial) -> Bounds:
+def monomial_interval(monomial: Monomial) -> Bounds:
+    """Inclusive bounds of a product of atoms."""
     low: int | None = 1
     high: int | None = 1
     for atom in monomial:

@@ -1,0 +1,400 @@
+"""Proves that accesses stay inside their arrays, or says where they do not.
+
+Every element index is judged against its view's extents, every window against its buffer, every subscript of a buffer
+array against its slots, with the facts that hold at that place (`proofs.py`). Proven: no code. Disproven: an error with
+a witness. Unknown: an entry check where the index depends on dimensions and scalar parameters alone and stands
+unguarded, else a dimension in `checks` of the node. `checks` of an access lists dimensions of its view; `checks` of a
+view lists dimensions of the base buffer, for an element access those in which the element itself is not proven inside.
+
+Source: language reference, types and shapes, section 10.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar, TypeVar
+
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes import bounds_messages as messages
+from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.structure import bodies
+from croq_magic.compiler.proofs import Facts, Outcome, Verdict, judge, requirements
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import walk
+
+E = TypeVar("E", bound=ir.Expr)
+T = TypeVar("T", bound=ir.Node)
+_MOST_CHECKS = 64
+
+
+@dataclasses.dataclass(frozen=True)
+class ProveBounds:
+    """Fills in `checks` of accesses and views, adds entry checks, reports what is out of range."""
+
+    name: ClassVar[str] = "prove-bounds"
+
+    def __call__(self, function: ir.Function, context: Context) -> ir.Function:
+        prover = _Prover(function, context)
+        facts = Facts()
+        for check in function.checks:
+            if not check.warning:
+                facts = facts.assume(check.condition, guard=False)
+        body, _ = prover.body(function.body, facts)
+        if body is function.body and not prover.entry:
+            return function
+        return dataclasses.replace(function, body=body, checks=(*function.checks, *prover.entry))
+
+
+class _Prover:
+    """One function. `place` is the span of the statement being looked at, `asserts` what must stand before it,
+    `choices` the conditions inside its expressions that lead to what is being looked at."""
+
+    def __init__(self, function: ir.Function, context: Context) -> None:
+        self.report = context.report
+        self.place: Span | None = function.span
+        self.entry: dict[ir.Assert, None] = {}
+        self.rotated = {v.name for node in walk(function.body) if isinstance(node, ir.Rotate) for v in node.slots}
+        self.asserts: dict[ir.Assert, None] = {}
+        self.choices: list[tuple[ir.Expr, bool]] = []
+        self.known: dict[tuple[ir.Expr, ir.Expr, object], Verdict] = {}
+
+    # --------------------------------------------------------------------------------------------- statements
+
+    def body(self, body: ir.Body, facts: Facts) -> tuple[ir.Body, Facts]:
+        out: list[ir.Stmt] = []
+        for statement in body:
+            outer = self.place
+            self.place = statement.span or outer
+            waiting, self.asserts = self.asserts, {}
+            new, facts = self.statement(statement, facts)
+            self.place = outer
+            out += [*self.asserts, new]
+            self.asserts = waiting
+        changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
+        return (tuple(out) if changed else body), facts
+
+    def statement(self, s: ir.Stmt, facts: Facts) -> tuple[ir.Stmt, Facts]:
+        """The statement with its checks, and what holds after it."""
+        match s:
+            case ir.Launch():
+                region, _ = self.statement(s.kernel.region, facts)
+                if region is s.kernel.region:
+                    return s, facts
+                assert isinstance(region, ir.Region)
+                return dataclasses.replace(s, kernel=dataclasses.replace(s.kernel, region=region)), facts
+            case ir.Region():
+                inner = facts.forget(_assigned(s.body))
+                return self.nest(s, s.body, inner), inner
+            case ir.For():
+                s = _with(s, start=self.expr(s.start, facts), stop=self.expr(s.stop, facts))
+                after = facts.forget(_assigned(s.body))
+                inner = after.loop(s)
+                new = self.nest(s, s.body, inner.behind_a_guard() if _leaves(s.body) else inner)
+                return new, after.behind_a_guard() if _ends(s.body) else after
+            case ir.While():
+                after = facts.forget(_assigned(s.body))
+                s = _with(s, condition=self.expr(s.condition, after))
+                new = self.nest(s, s.body, after.assume(s.condition))
+                return new, after.behind_a_guard() if _ends(s.body) else after
+            case ir.If():
+                return self.conditional(s, facts)
+            case ir.Masked():
+                s = _with(s, predicate=self.expr(s.predicate, facts))
+                return self.nest(s, s.body, facts.assume(s.predicate)), facts.forget(_assigned(s.body))
+            case ir.Scope() | ir.Apply():
+                new = self.nest(s, s.body, facts)
+                facts = facts.forget(_assigned(s.body))
+                return new, facts.behind_a_guard() if _leaves(s.body) else facts
+            case _:
+                new = self.plain(s, facts)
+                return new, _after(new, facts)
+
+    def nest(self, s: ir.Stmt, body: ir.Body, facts: Facts) -> ir.Stmt:
+        new, _ = self.body(body, facts)
+        return _with(s, body=new)
+
+    def conditional(self, s: ir.If, facts: Facts) -> tuple[ir.Stmt, Facts]:
+        s = _with(s, condition=self.expr(s.condition, facts))
+        then, _ = self.body(s.then, facts.assume(s.condition))
+        other, _ = self.body(s.other, facts.assume(s.condition, truth=False))
+        after = facts.forget(_assigned(s.then) | _assigned(s.other))
+        if _never_falls_through(s.then):
+            after = after.assume(s.condition, truth=False) if not _assigned(s.other) else after
+        elif _never_falls_through(s.other):
+            after = after.assume(s.condition) if not _assigned(s.then) else after
+        if _leaves(s.then) or _leaves(s.other):
+            after = after.behind_a_guard()
+        return _with(s, then=then, other=other), after
+
+    def plain(self, s: ir.Stmt, facts: Facts) -> ir.Stmt:
+        """A statement without statements inside."""
+        match s:
+            case ir.Store():
+                view, index, checks = self.access(s.view, s.index, facts, s.span)
+                return _with(s, view=view, index=index, checks=checks, value=self.expr(s.value, facts))
+            case ir.Atomic():
+                view, index, checks = self.access(s.view, s.index, facts, s.span)
+                expected = None if s.expected is None else self.expr(s.expected, facts)
+                value = self.expr(s.value, facts)
+                return _with(s, view=view, index=index, checks=checks, value=value, expected=expected)
+            case ir.Copy():
+                return _with(s, src=self.window(s.src, facts), dst=self.window(s.dst, facts))
+            case ir.Let() | ir.Assign() | ir.Return() | ir.SpanOp():
+                parts: dict[str, object] = {"value": self.part(s.value, facts)}
+                if isinstance(s, ir.SpanOp):
+                    parts["view"] = self.window(s.view, facts)
+                return _with(s, **parts)
+            case ir.Declare():
+                return _with(s, init=self.part(s.init, facts))
+            case ir.Assert():
+                return _with(s, condition=self.expr(s.condition, facts), values=self.parts(s.values, facts))
+            case ir.Print() | ir.Call():
+                return _with(s, args=self.parts(s.args, facts))
+            case ir.MmaLoad():
+                return _with(s, view=self.window(s.view, facts))
+            case ir.MmaStore():
+                return s if s.mask else _with(s, view=self.window(s.view, facts))
+            case ir.Mma():
+                return _with(s, a=self.part(s.a, facts), b=self.part(s.b, facts))
+            case _:
+                return s
+
+    def parts(self, items: tuple[object, ...], facts: Facts) -> tuple[object, ...]:
+        new = tuple(self.part(item, facts) for item in items)
+        return items if all(a is b for a, b in zip(new, items, strict=True)) else new
+
+    def part(self, item: object, facts: Facts) -> object:
+        if isinstance(item, ir.View):
+            return self.window(item, facts)
+        if isinstance(item, ir.AddressOf):
+            view, index, _ = self.access(item.view, item.index, facts, None)
+            return _with(item, view=view, index=index)
+        return self.expr(item, facts) if isinstance(item, ir.Expr) else item
+
+    # -------------------------------------------------------------------------------------------- expressions
+
+    def expr(self, e: E, facts: Facts) -> E:
+        return self._expr(e, facts)  # type: ignore[return-value]
+
+    def _expr(self, e: ir.Expr, facts: Facts) -> ir.Expr:
+        match e:
+            case ir.Const() | ir.Var():
+                return e
+            case ir.Load():
+                view, index, checks = self.access(e.view, e.index, facts, e.span)
+                return _with(e, view=view, index=index, checks=checks)
+            case ir.Select():
+                yes, no = facts.assume(e.condition), facts.assume(e.condition, truth=False)
+                condition = self.expr(e.condition, facts)
+                then = self.chosen(e.then, yes, e.condition, True)
+                return _with(e, condition=condition, then=then, other=self.chosen(e.other, no, e.condition, False))
+            case ir.Binary(op="&&" | "||"):
+                truth = e.op == "&&"
+                right = self.chosen(e.right, facts.assume(e.left, truth), e.left, truth)
+                return _with(e, left=self.expr(e.left, facts), right=right)
+            case ir.Binary():
+                return _with(e, left=self.expr(e.left, facts), right=self.expr(e.right, facts))
+            case ir.Unary() | ir.Cast():
+                return _with(e, operand=self.expr(e.operand, facts))
+            case ir.Builtin():
+                return _with(e, args=self.parts(e.args, facts))
+            case _:
+                return e
+
+    def chosen(self, e: ir.Expr, facts: Facts, condition: ir.Expr, truth: bool) -> ir.Expr:
+        """A part of an expression that is evaluated only if `condition` has this truth."""
+        self.choices.append((condition, truth))
+        try:
+            return self.expr(e, facts)
+        finally:
+            self.choices.pop()
+
+    # --------------------------------------------------------------------------------------- accesses, windows
+
+    def access(
+        self, view: ir.View, index: tuple[ir.Expr, ...], facts: Facts, span: Span | None
+    ) -> tuple[ir.View, tuple[ir.Expr, ...], tuple[int, ...]]:
+        """An element access: its view and index with their own checks, and the dimensions that are not proven."""
+        new = tuple(self.expr(e, facts) for e in index)
+        index = new if any(a is not b for a, b in zip(new, index, strict=True)) else index
+        span = span or self.place
+        slot = self.slot(view, facts)
+        checks: list[int] = []
+        wrong = False
+        for dimension, (e, extent) in enumerate(zip(index, view.extents, strict=True)):
+            verdict = self.judge(e, extent, facts)
+            if verdict.outcome is Outcome.DISPROVEN:
+                wrong = True
+                messages.element(self.report, span, view, index, dimension, verdict)
+            elif verdict.outcome is Outcome.UNKNOWN and not self.at_entry(
+                e, extent, facts, view, index, dimension, span
+            ):
+                checks.append(dimension)
+        base: tuple[int, ...] = ()
+        if not wrong and not _is_whole(view):
+            base = self.element_of_window(view, index, facts, span)
+        return _with(view, checks=base, slot=slot), index, tuple(checks)
+
+    def element_of_window(
+        self, view: ir.View, index: tuple[ir.Expr, ...], facts: Facts, span: Span | None
+    ) -> tuple[int, ...]:
+        """Dimensions of the base buffer in which an element is not proven inside, although the window may stick out."""
+        open_dimensions = [
+            d
+            for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True))
+            if self.judge(e, extent, facts).outcome is not Outcome.PROVEN
+        ]
+        if not open_dimensions:
+            return ()
+        coordinates, _ = views.element(view, index)
+        checks = []
+        for d in open_dimensions:
+            verdict = self.judge(coordinates[d], view.buffer.shape[d], facts)
+            if verdict.outcome is Outcome.DISPROVEN:
+                messages.base_element(self.report, span, view, d, verdict)
+            elif verdict.outcome is Outcome.UNKNOWN:
+                checks.append(d)
+        return tuple(checks)
+
+    def window(self, view: ir.View, facts: Facts) -> ir.View:
+        """A view used as a whole."""
+        slot = self.slot(view, facts)
+        if _is_whole(view) or view.zfill:
+            return _with(view, slot=slot, checks=())
+        checks = []
+        for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True)):
+            verdict = self.judge(e, extent, facts)
+            if verdict.outcome is Outcome.DISPROVEN:
+                messages.window(self.report, view.span or self.place, view, d, verdict)
+            elif verdict.outcome is Outcome.UNKNOWN:
+                checks.append(d)
+        return _with(view, slot=slot, checks=tuple(checks))
+
+    def slot(self, view: ir.View, facts: Facts) -> tuple[ir.Expr, ...]:
+        """Subscripts of a buffer array; what is not proven is asserted before the statement."""
+        slot = tuple(self.expr(e, facts) for e in view.slot)
+        for e, count in zip(view.slot, view.buffer.slots, strict=False):
+            if isinstance(e, ir.Var) and e.name in self.rotated:
+                continue
+            verdict = self.judge(e, integers.constant(count), facts)
+            if verdict.outcome is Outcome.DISPROVEN:
+                messages.subscript(self.report, view.span or self.place, view, e, count, verdict)
+            elif verdict.outcome is Outcome.UNKNOWN:
+                self.assert_subscript(view, e, count)
+        return slot if any(a is not b for a, b in zip(slot, view.slot, strict=True)) else view.slot
+
+    def assert_subscript(self, view: ir.View, e: ir.Expr, count: int) -> None:
+        inside: ir.Expr = _both(_compare(">=", e, integers.ZERO), _compare("<", e, integers.constant(count)))
+        for condition, truth in reversed(self.choices):
+            other = ir.Unary("!", condition, BOOL) if truth else condition
+            inside = ir.Binary("||", other, inside, BOOL)
+        message = f"subscript `{messages.extent_text(e)}` of `{view.buffer.name}`, valid range is [0, {count})"
+        self.asserts[ir.Assert(inside, message, "VEW13", (e,), span=view.span or self.place)] = None
+
+    def judge(self, e: ir.Expr, extent: ir.Expr, facts: Facts) -> Verdict:
+        key = (e, extent, (facts.conditions, facts.guarded, tuple(facts.values.items()), tuple(facts.steps.items())))
+        known = self.known.get(key)
+        if known is None:
+            known = self.known[key] = judge(e, extent, facts)
+        return known
+
+    def at_entry(
+        self,
+        e: ir.Expr,
+        extent: ir.Expr,
+        facts: Facts,
+        view: ir.View,
+        index: tuple[ir.Expr, ...],
+        dimension: int,
+        span: Span | None,
+    ) -> bool:
+        """Whether an entry check decides an index; adds it."""
+        needed = requirements(e, extent, facts)
+        if not needed or len(self.entry) >= _MOST_CHECKS:
+            return False
+        condition = _compare(">=", needed[0], integers.ZERO)
+        for more in needed[1:]:
+            condition = _both(condition, _compare(">=", more, integers.ZERO))
+        values = (
+            (e,) if not _has_indices(e) else tuple(dict.fromkeys(v for v in walk(condition) if isinstance(v, ir.Var)))
+        )
+        text = messages.index_text(span, view, index, dimension)
+        limit = messages.extent_text(extent)
+        message = f"index `{text}` of `{view.buffer.name}` (dim {dimension}), valid range is [0, {limit})"
+        self.entry[ir.Assert(condition, message, "RTA05", values, span=span)] = None
+        return True
+
+
+def _with(node: T, **updates: object) -> T:
+    """The node with changed fields; itself if none is."""
+    changed = {
+        name: new for name, new in updates.items() if new is not getattr(node, name) and new != getattr(node, name)
+    }
+    return dataclasses.replace(node, **changed) if changed else node  # type: ignore[type-var]
+
+
+def _compare(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
+    return ir.Binary(op, a, b, BOOL)
+
+
+def _both(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+    return ir.Binary("&&", a, b, BOOL)
+
+
+def _after(s: ir.Stmt, facts: Facts) -> Facts:
+    match s:
+        case ir.Let(var=var, value=value) if value is not None and var.role is ir.Role.LET:
+            return facts.let(var, value)
+        case ir.Assert():
+            return facts.assume(s.condition, guard=False)
+        case ir.Break() | ir.Continue() | ir.Yield() | ir.Return():
+            return facts.behind_a_guard()
+        case _:
+            return facts.forget(_assigned((s,)))
+
+
+def _assigned(body: ir.Body) -> set[str]:
+    """Names of variables that get a value in a body, inner regions included."""
+    names: set[str] = set()
+    for node in walk(body):
+        if isinstance(node, (ir.Assign, ir.Let)):
+            names.add(node.var.name)
+        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
+            names.add(node.result.name)
+        elif isinstance(node, ir.Rotate):
+            names |= {v.name for v in node.slots}
+        elif isinstance(node, ir.Asm):
+            names |= {v.name for _, _, target in node.outputs for v in walk(target) if isinstance(v, ir.Var)}
+    return names
+
+
+def _leaves(body: ir.Body) -> bool:
+    """Whether control may leave a body before its end."""
+    return any(
+        isinstance(s, (ir.Break, ir.Continue, ir.Yield, ir.Return))
+        or (not isinstance(s, ir.Region) and any(_leaves(inner) for inner in bodies(s)))
+        for s in body
+    )
+
+
+def _ends(body: ir.Body) -> bool:
+    """Whether the instance or the function may end inside a body."""
+    return any(
+        isinstance(s, (ir.Yield, ir.Return))
+        or (not isinstance(s, ir.Region) and any(_ends(inner) for inner in bodies(s)))
+        for s in body
+    )
+
+
+def _never_falls_through(body: ir.Body) -> bool:
+    return bool(body) and isinstance(body[-1], (ir.Break, ir.Continue, ir.Yield, ir.Return))
+
+
+def _is_whole(view: ir.View) -> bool:
+    return view.map == view.coords and view.extents is view.buffer.shape
+
+
+def _has_indices(e: ir.Expr) -> bool:
+    roles = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
+    return any(isinstance(node, ir.Var) and node.role in roles for node in walk(e))
