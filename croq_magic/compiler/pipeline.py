@@ -25,8 +25,6 @@ from croq_magic.compiler.passes.insert_joins import InsertJoins
 from croq_magic.compiler.passes.map_levels import MapLevels
 from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
-from croq_magic.compiler.passes.prove_races import ProveRaces
-from croq_magic.compiler.passes.specialise import Specialise
 from croq_magic.compiler.preprocess import preprocess
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.split import Unit, split
@@ -49,7 +47,7 @@ class FrontEnd:
 
 def mapping_passes(checks: str) -> list[Pass]:
     """Passes after which the IR says where everything runs and what is proven. Diagrams are drawn from this form."""
-    passes: list[Pass] = [MapLevels(), CheckStorage(), InsertJoins(), ProveBounds(), ProveRaces()]
+    passes: list[Pass] = [MapLevels(), CheckStorage(), InsertJoins(), ProveBounds()]
     if checks in ("none", "entry"):
         passes.append(DropChecks())
     return passes
@@ -193,6 +191,8 @@ class CompiledFunction:
 
     def _specialised(self, dims: Mapping[str, int]) -> ir.Function:
         """The function with its extents known; what that disproves is reported before anything runs."""
+        from croq_magic.compiler.passes.specialise import Specialise
+
         report = Report()
         context = Context(report, self.unit.chosen.limits)
         passes: list[Pass] = [Specialise(tuple(sorted(dims.items()))), ProveBounds()]
