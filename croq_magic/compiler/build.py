@@ -19,9 +19,9 @@ ATTRIBUTES = ("launch_bounds", "maxnreg", "schedule")
 
 
 class Actions(TransferActions):
-    """All actions. One object serves all parses, one after the other: `begin` starts a new one."""
+    """All actions, for one parse."""
 
-    def begin(self, report: Report) -> None:
+    def __init__(self, report: Report) -> None:
         self.report = report
         self.derivations = []
 
@@ -214,7 +214,7 @@ class Actions(TransferActions):
         return nodes(kids)
 
     def buffer_item(self, kids: Kids) -> s.BufferItem:
-        name, *arrays, opening, value, closing = kids
+        name, *arrays, _, value, closing = kids
         last = closing or (arrays[-1] if arrays else name)
         return s.BufferItem(cover(name, last), self.new_name(name), tuple(arrays), value)
 
@@ -321,7 +321,7 @@ class Actions(TransferActions):
         return s.AxisGroup(cover(whole or opening, bound), names, name, self._bounds(bound), braced=True)
 
     def axis_bracketed(self, kids: Kids) -> s.AxisGroup:
-        opening, names, closing, by, bound = kids
+        opening, names, closing, _, bound = kids
         items = ", ".join(name.text for name in names)
         shown = items if len(names) == 1 else f"{{{items}}}"
         self.error(
@@ -442,7 +442,7 @@ class Actions(TransferActions):
         return s.CallStmt(expr.span, expr)
 
     def _intrinsic(self, call: s.IntrinsicCall) -> s.Stmt:
-        name, args = call.callee.text, call.args
+        name = call.callee.text
         if name in ATTRIBUTES:
             inner = call.span.text
             target = "an MMA" if name == "schedule" else "`parallel`"

@@ -52,7 +52,7 @@ def nodes(kids: Kids) -> tuple[Any, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Suffix:
-    """One part of a chain after its name. `word` is ".at", "[" or "("; `args` is None for a word without parentheses."""
+    """A part of a chain after its name: `word` is ".at", "[" or "("; `args` is None for a word without parentheses."""
 
     span: Span
     word: str
@@ -62,7 +62,7 @@ class Suffix:
 
 
 class ExpressionActions:
-    """State of one parse: where findings go, and `a[i, j]` for which no shape context has been seen yet."""
+    """`report` takes the findings; `derivations` are the `a[i, j]` for which no shape context has been seen yet."""
 
     report: Report
     derivations: list[s.Derivation]
@@ -176,7 +176,7 @@ class ExpressionActions:
         return Suffix(cover(kids[0], kids[2]), "(", kids[0].span, (kids[1],))
 
     def picked(self, kids: Kids) -> s.Expr:
-        expr = kids[0]
+        expr: s.Expr = kids[0]
         for suffix in kids[1:]:
             expr = self._pick(expr, suffix)
         return expr
@@ -234,7 +234,7 @@ class ExpressionActions:
         return Suffix(kids[0].span, kids[0].text, kids[0].span)
 
     def dot_call(self, kids: Kids) -> Suffix:
-        word, opening, args, _, strides, closing = kids
+        word, _, args, _, strides, closing = kids
         if strides is not None and word.text not in (".subspan", ".modspan", ".view"):
             self.error("SYN01", f"`:` and strides do not belong to `{word.text}`", strides[0])
         return Suffix(cover(word, closing), word.text, word.span, args or (), strides)

@@ -77,7 +77,7 @@ class TransferActions(ExpressionActions):
         if op.word == ".any":
             return self._placeholder(span, kids[0], words, source)
         if op.word not in OPS:
-            self._unknown_operation(engine, op)
+            self._unknown_operation(engine, op, source, destination)
         if engine == "tma" and op.word in (".pad", ".transp"):
             self.error("SYN01", f"`tma{op.word}` does not exist", op.span, f"`dma{op.word}`")
         if source is None:
@@ -102,13 +102,13 @@ class TransferActions(ExpressionActions):
             self.error("SYN01", f"`{engine.text}.any` takes no source and no suffixes", words[0].span)
         return s.Placeholder(span, s.Name(span, ""), engine.text)  # type: ignore[arg-type]
 
-    def _unknown_operation(self, engine: str, op: SuffixWord) -> None:
+    def _unknown_operation(self, engine: str, op: SuffixWord, source: Any, destination: Any) -> None:
         if op.word == ".store":
-            self.error("SYN14", f"`{engine}.store` no longer exists", op.span, f"`{engine}.copy`")
+            rest = f" {source.span.text} => {destination.span.text}" if source is not None else ""
+            self.error("SYN14", f"`{engine}.store` no longer exists", op.span, f"`{engine}.copy{rest}`")
         else:
-            self.error(
-                "SYN01", f"unknown operation `{engine}{op.word}`", op.span, "`.copy`, `.load`, `.pad` or `.transp`"
-            )
+            hint = "the operations are `.copy`, `.load`, `.pad` and `.transp`"
+            self.error("SYN01", f"unknown operation `{engine}{op.word}`", op.span, hint)
 
     def _destination(self, destination: Any, span: Span) -> s.View | s.StorageWord | s.Select:
         if isinstance(destination, Token):

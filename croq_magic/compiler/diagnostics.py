@@ -101,6 +101,10 @@ class Report:
         """Records the use of a macro: a finding at this place gets a note that points to the definition."""
         self._expansions[use] = (macro, definition)
 
+    def share_expansions(self, other: Report) -> None:
+        """Knows the uses of macros that `other` knows."""
+        self._expansions = other._expansions
+
     def add(self, diagnostic: Diagnostic) -> None:
         span = diagnostic.span
         if span in self._expansions:

@@ -211,11 +211,11 @@ _TOKEN = re.compile(
     | (?P<name>[A-Za-z_]\w*)
     | (?P<number>0[xX][\da-fA-F]\w* | \.?\d(?:[eE][+-](?=\d)|[\w.])*)
     | (?P<dot>\.\s*[A-Za-z_]\w*)
-    | (?P<op><-> | => | \?\? | \+\+ | -- | << | >> | <= | >= | == | != | && | \|\| | :: | \#\# | \#[-+*/%] | [-+*/%]\s*=(?![=>])
-        | \[\[(?=\s*(?:launch_bounds|maxnreg|schedule)\b) | [-+*/%=<>!~&|^?:,;.()\[\]{}\#])
-    | (?P<other>/\* | '(?:[^'\\\n]|\\.)+' | [^\W\d]\w* | .)
+    | (?P<op><-> | => | \?\? | \+\+ | -- | << | >> | <= | >= | == | != | && | \|\| | :: | \#\# | \#[-+*/%]
+        | [-+*/%]\s*=(?![=>]) | \[\[(?=\s*(?:launch_bounds|maxnreg|schedule)\b) | [-+*/%=<>!~&|^?:,;.()\[\]{}\#])
+    | (?P<other>/\* | "[^\n]* | '(?:[^'\\\n]|\\.)+' | [^\x00-\x7f]+ | .)
     """,
-    re.VERBOSE | re.DOTALL,
+    re.VERBOSE | re.DOTALL | re.ASCII,
 )
 
 
@@ -260,7 +260,7 @@ def lex(source: Source, start: int, end: int, report: Report, newlines: bool = F
 def _report_bad(text: str, span: Span, report: Report) -> None:
     if text == "/*":
         report.error("SYN13", f"end of file inside a comment opened at line {span.line}", span)
-    elif text == '"':
+    elif text[0] == '"':
         report.error(
             "SYN01",
             "a string is not closed on its line",

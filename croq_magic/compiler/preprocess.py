@@ -103,11 +103,9 @@ class _Preprocessor:
         return tokens if compiled else None
 
     def _expand(self, tokens: list[Token]) -> list[Token]:
-        if self._expander is None:
-            # Only words that begin with `__` can be predefined: most texts need no macros at all.
-            if not self.defines and not any(token.text in self.builtin for token in tokens):
-                return [_position_macro(token) for token in tokens] if _uses_position(tokens) else tokens
-        tokens = self.macros.expand(tokens)
+        needed = self._expander is not None or self.defines or any(token.text in self.builtin for token in tokens)
+        if needed:  # most texts need no macros at all
+            tokens = self.macros.expand(tokens)
         return [_position_macro(token) for token in tokens] if _uses_position(tokens) else tokens
 
     @property

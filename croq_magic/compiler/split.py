@@ -15,7 +15,10 @@ from croq_magic.compiler.source import Source, Span
 
 Kind = Literal["tileflow", "device", "cok", "directive", "host"]
 
-DIRECTIVES = "define undef ifdef ifndef if elif else endif error warning include line pragma".split()
+DIRECTIVES = (
+    *("define", "undef", "ifdef", "ifndef", "if", "elif", "else", "endif"),
+    *("error", "warning", "include", "line", "pragma"),
+)
 _CONDITIONS = {"ifdef": "if", "ifndef": "if", "if": "if", "elif": "else", "else": "else", "endif": "endif"}
 _SCAN = re.compile(
     rf"""

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from croq_magic.compiler.diagnostics import Diagnostic
+from croq_magic.compiler.lalr import Stack
 from croq_magic.compiler.lexer import KEYWORDS, RESERVED, SCALAR_TYPES, Token
 
 # What a person calls a terminal. Terminals of one group are named together when all of the group's core is possible.
@@ -55,22 +55,26 @@ _WORDS = {
 }
 _EXPRESSION = frozenset(["NAME", "NUMBER", "LPAR", "MINUS"])
 _EXPRESSION_ALL = frozenset(
-    "NAME NUMBER STRING LPAR LBRACE LSQB MINUS PLUS BANG TILDE HASH VBAR AMPERSAND INCREMENT DECREMENT INF TRUE FALSE "
-    "NULLPTR __TO CALL SELECT".split()
+    (
+        *("NAME", "NUMBER", "STRING", "LPAR", "LBRACE", "LSQB", "MINUS", "PLUS", "BANG", "TILDE", "HASH", "VBAR"),
+        *("AMPERSAND", "INCREMENT", "DECREMENT", "INF", "TRUE", "FALSE", "NULLPTR", "__TO", "CALL", "SELECT"),
+    )
 )
 _OPERATOR = frozenset(["OP", "PLUS", "MINUS"])
-_OPERATOR_ALL = frozenset("OP PLUS MINUS LESSTHAN MORETHAN AMPERSAND VBAR HASH QMARK INCREMENT DECREMENT".split())
-_CHAIN = frozenset("DOTWORD DOTMAP LSQB LPAR SCOPE".split())
+_OPERATOR_ALL = frozenset(
+    ["OP", "PLUS", "MINUS", "LESSTHAN", "MORETHAN", "AMPERSAND", "VBAR", "HASH", "QMARK", "INCREMENT", "DECREMENT"]
+)
+_CHAIN = frozenset(["DOTWORD", "DOTMAP", "LSQB", "LPAR", "SCOPE"])
 _STATEMENT = frozenset(["PARALLEL", "FOREACH", "SEMICOLON"])
 _CLOSERS = ("COMMA", "SEMICOLON", "RPAR", "RSQB", "RBRACE", "COLON", "EQUAL", "ARROW")
 
 
-def explain(state: Any, tokens: Sequence[Token], at: int, token: Token) -> Diagnostic:
+def explain(stack: Stack, tokens: Sequence[Token], at: int, token: Token) -> Diagnostic:
     """The diagnostic for `token`, at which the parser stopped; `at` is its index in `tokens`."""
-    known = _known_mistake(state, tokens, at, token)
+    known = _known_mistake(tokens, at, token)
     if known is not None:
         return known
-    accepted = acceptable(state)
+    accepted = stack.acceptable()
     expected = _alternatives(accepted)
     message = f"unexpected {describe(token)}"
     if expected:
@@ -95,36 +99,8 @@ def describe(token: Token) -> str:
     return f"`{token.text}`"
 
 
-def acceptable(state: Any) -> set[str]:
-    """The terminals that could really come next: a table entry may stand for a reduction that leads nowhere."""
-    states = state.parse_conf.states
-    found = set()
-    for terminal in states[state.state_stack[-1]]:
-        if isinstance(terminal, str) and terminal.isupper() and _accepts(states, state.state_stack, terminal):
-            found.add(terminal)
-    return found
-
-
-def _accepts(states: Any, stack: Sequence[Any], terminal: str) -> bool:
-    stack = list(stack)
-    while True:
-        entry = states[stack[-1]].get(terminal)
-        if entry is None:
-            return False
-        action, argument = entry
-        if not hasattr(argument, "expansion"):  # a shift
-            return True
-        size = len(argument.expansion)
-        if size:
-            del stack[-size:]
-        entry = states[stack[-1]].get(argument.origin.name)
-        if entry is None:
-            return False
-        stack.append(entry[1])
-
-
 def _alternatives(accepted: set[str], most: int = 5) -> str:
-    """At most five alternatives in words; what ends or joins things comes first, because it is usually what is missing."""
+    """At most five alternatives in words, first what ends or joins things: that is usually what is missing."""
     words = []
     rest = set(accepted)
     for closer in _CLOSERS:
@@ -167,7 +143,7 @@ def _hint(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) ->
     return None
 
 
-def _known_mistake(state: Any, tokens: Sequence[Token], at: int, token: Token) -> Diagnostic | None:
+def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic | None:
     """Mistakes that people make often enough to have their own code."""
 
     def error(code: str, message: str, hint: str | None = None, first: int = at, last: int = at) -> Diagnostic:
@@ -184,7 +160,8 @@ def _known_mistake(state: Any, tokens: Sequence[Token], at: int, token: Token) -
     if token.text == "[" and _text(tokens, at + 1) == "[" and previous in ("", ";", "{", "}", ")"):
         return error("SYN07", f"unknown attribute `{_text(tokens, at + 2)}`", _KNOWN_ATTRIBUTES, at, at + 2)
     if token.text == "[" and previous == "parallel":
-        return error("SYN08", "expected a name or `{names}` after `parallel`", "`parallel p by 4`, `parallel {p, q} by [4, 2]`")
+        hint = "`parallel p by 4`, `parallel {p, q} by [4, 2]`"
+        return error("SYN08", "expected a name or `{names}` after `parallel`", hint)
     if token.text == "<" and previous == "wait":
         return error("SYN14", "`wait<...>` no longer exists", "`wait e.at(order)`")
     if token.type == "NAME" and previous == ")" and "swizzle" in before and {"dma", "tma"} & set(before):
@@ -194,7 +171,9 @@ def _known_mistake(state: Any, tokens: Sequence[Token], at: int, token: Token) -
     return None
 
 
-_KNOWN_ATTRIBUTES = "`[[launch_bounds(...)]]` and `[[maxnreg(...)]]` belong before `parallel`, `[[schedule(...)]]` before an MMA"
+_KNOWN_ATTRIBUTES = (
+    "`[[launch_bounds(...)]]` and `[[maxnreg(...)]]` belong before `parallel`, `[[schedule(...)]]` before an MMA"
+)
 
 
 def _text(tokens: Sequence[Token], at: int) -> str:

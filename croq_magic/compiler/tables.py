@@ -1,98 +1,122 @@
-"""The parser made from grammar.lark: built once, kept on disk, loaded at first use.
+"""The parser's table: made by lark from grammar.lark, kept next to it in grammar_table.json.
 
-Building takes a third of a second, loading some milliseconds. Where the cache cannot be written or is damaged, the
-parser is built and all goes on without it.
+Building takes lark a third of a second; reading the file takes some milliseconds and needs no lark. After a change of
+the grammar the table is built anew in every process until `python -m croq_magic.compiler.tables` has written the file.
 """
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import io
-import os
-import sys
-import tempfile
+import json
 from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-import lark
-from lark.lexer import Lexer
+from croq_magic.compiler.lalr import Rule, Table
 
-from croq_magic.compiler.build import Actions
-
-_GRAMMAR = Path(__file__).with_name("grammar.lark")
-
-
-class _TokensComeFromOutside(Lexer):  # type: ignore[misc]
-    """Lark wants a lexer; `parse.py` feeds the tokens itself."""
-
-    def __init__(self, lexer_conf: Any) -> None:
-        pass
-
-    def lex(self, lexer_state: Any) -> Iterator[Any]:
-        return iter(())
-
-
-def cache_folder() -> Path:
-    """`CROQ_CACHE_DIR`, else `croq_magic` in the user's cache folder (XDG_CACHE_HOME or ~/.cache)."""
-    if folder := os.environ.get("CROQ_CACHE_DIR"):
-        return Path(folder)
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "croq_magic"
+GRAMMAR = Path(__file__).with_name("grammar.lark")
+FILE = Path(__file__).with_name("grammar_table.json")
 
 
 @lru_cache(maxsize=1)
-def load() -> tuple[lark.Lark, Actions]:
-    """The parser and the object whose methods it calls. Both are shared: parse under a lock."""
-    grammar = _GRAMMAR.read_text(encoding="utf-8")
-    key = hashlib.sha256("\0".join([grammar, lark.__version__, sys.version]).encode()).hexdigest()[:20]
+def load() -> Table:
+    """The table for grammar.lark as it is now."""
+    grammar = GRAMMAR.read_text(encoding="utf-8")
     try:
-        path = cache_folder() / f"grammar-{key}.cache"
-    except RuntimeError:  # no home folder
-        path = None
-    parser = _read(path) if path else None
-    if parser is None:
-        parser = lark.Lark(
-            grammar,
-            parser="lalr",
-            lexer=_TokensComeFromOutside,
-            transformer=Actions(),
-            keep_all_tokens=True,
-            maybe_placeholders=True,
-        )
-        if path:
-            _write(path, parser)
-    # The actions belong to the parser's options, so they come back with it from the cache.
-    return parser, parser.options.transformer
+        stored = json.loads(FILE.read_bytes())
+    except (OSError, ValueError):
+        stored = {}
+    if stored.get("grammar") != fingerprint(grammar):
+        return build(grammar)
+    symbols = stored["symbols"]
+    rows = [{symbols[symbol]: entry for symbol, entry in zip(*[iter(row)] * 2, strict=True)} for row in stored["rows"]]
+    rules = [
+        Rule(origin, size, action, single, tuple(inline), tuple((index, count) for index, count in absent))
+        for origin, size, action, single, inline, absent in stored["rules"]
+    ]
+    return Table([rows[row] for row in stored["states"]], rules, stored["start"], stored["accept"])
 
 
-def _read(path: Path) -> lark.Lark | None:
-    """The cached parser, or None if there is none, it is damaged, or the folder belongs to someone else."""
-    try:
-        if path.parent.stat().st_uid != os.getuid():  # a pickle is a program: read only our own
-            return None
-        digest, _, data = path.read_bytes().partition(b"\n")
-        if digest != hashlib.sha256(data).hexdigest().encode():
-            return None
-        return lark.Lark.load(io.BytesIO(data))
-    except Exception:  # whatever is wrong with the cache, building the parser anew puts it right
-        return None
+def fingerprint(grammar: str) -> str:
+    return hashlib.sha256(grammar.encode()).hexdigest()
 
 
-def _write(path: Path, parser: lark.Lark) -> None:
-    buffer = io.BytesIO()
-    parser.save(buffer)
-    data = buffer.getvalue()
-    with contextlib.suppress(OSError):
-        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A second process may write at the same time: the last rename wins, and both wrote the same.
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".grammar-")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                file.write(hashlib.sha256(data).hexdigest().encode() + b"\n" + data)
-            os.replace(temporary, path)
-        except OSError:
-            os.unlink(temporary)
-            raise
+def build(grammar: str) -> Table:
+    """The table for a grammar, by lark."""
+    import lark
+    from lark.parsers.lalr_analysis import Shift
+
+    parser: Any = lark.Lark(grammar, parser="lalr", lexer=_no_lexer(), keep_all_tokens=True, maybe_placeholders=True)
+    table = parser.parser.parser._parse_table
+    numbers = {rule: number for number, rule in enumerate(parser.rules)}
+    states: list[dict[str, int]] = []
+    for number in range(len(table.states)):
+        row = {}
+        for symbol, (action, argument) in table.states[number].items():
+            row[str(symbol)] = argument if action is Shift else -1 - numbers[argument]
+        states.append(row)
+    rules = [_rule(rule) for rule in parser.rules]
+    return Table(states, rules, table.start_states["start"], table.end_states["start"])
+
+
+def _rule(rule: Any) -> Rule:
+    inline = tuple(
+        index for index, symbol in enumerate(rule.expansion) if not symbol.is_term and symbol.name.startswith("_")
+    )
+    # lark marks an optional part that is absent with True, a symbol with False.
+    absent: dict[int, int] = {}
+    index = 0
+    for missing in rule.options.empty_indices or ():
+        if missing:
+            absent[index] = absent.get(index, 0) + 1
+        else:
+            index += 1
+    name = str(rule.origin.name)
+    single = bool(rule.options.expand1) and not rule.alias
+    return Rule(name, len(rule.expansion), rule.alias or name, single, inline, tuple(absent.items()))
+
+
+def _no_lexer() -> type:
+    from lark.lexer import Lexer
+
+    class TokensComeFromOutside(Lexer):
+        def __init__(self, lexer_conf: Any) -> None:
+            pass
+
+        def lex(self, lexer_state: Any, parser_state: Any) -> Iterator[Any]:
+            return iter(())
+
+    return TokensComeFromOutside
+
+
+def encode(table: Table, grammar: str) -> str:
+    """The file's contents: every different row once, symbols as numbers."""
+    symbols = sorted({symbol for row in table.states for symbol in row})
+    number = {symbol: index for index, symbol in enumerate(symbols)}
+    rows: dict[tuple[int, ...], int] = {}
+    states = []
+    for row in table.states:
+        flat = tuple(value for symbol in sorted(row) for value in (number[symbol], row[symbol]))
+        states.append(rows.setdefault(flat, len(rows)))
+    parts = {
+        "grammar": fingerprint(grammar),
+        "start": table.start,
+        "accept": table.accept,
+        "symbols": symbols,
+        "rules": [[rule.origin, rule.size, rule.action, rule.single, rule.inline, rule.absent] for rule in table.rules],
+        "states": states,
+        "rows": list(rows),
+    }
+    lines = [f'"{name}": {json.dumps(value, separators=(",", ":"))}' for name, value in parts.items()]
+    return "{\n" + ",\n".join(lines) + "\n}\n"
+
+
+def main() -> None:
+    """Writes grammar_table.json."""
+    grammar = GRAMMAR.read_text(encoding="utf-8")
+    FILE.write_text(encode(build(grammar), grammar), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
