@@ -12,6 +12,7 @@ from pathlib import Path
 from croq_magic import cache
 from croq_magic.compiler.targets.cpu import toolchain
 
+HEADERS = ("croq_cpu.h", "croq_math.h", "croq_device.h")
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 
@@ -31,7 +32,7 @@ def header(name: str) -> str:
     return (INCLUDE / name).read_text()
 
 
-def parts_of(source: str, native: bool = True, headers: tuple[str, ...] = ("croq_cpu.h",)) -> Mapping[str, str]:
+def parts_of(source: str, native: bool = True, headers: tuple[str, ...] = HEADERS) -> Mapping[str, str]:
     """What the cache key of a C++ build is made of."""
     compiler = toolchain.find()
     parts = {
@@ -43,7 +44,7 @@ def parts_of(source: str, native: bool = True, headers: tuple[str, ...] = ("croq
     return {**parts, "processor": toolchain.processor()} if native else parts
 
 
-def library(source: str, label: str, native: bool = True, headers: tuple[str, ...] = ("croq_cpu.h",)) -> Library:
+def library(source: str, label: str, native: bool = True, headers: tuple[str, ...] = HEADERS) -> Library:
     """Compiles (or finds) and loads a C++ text.
 
     Raises `toolchain.CompilationFailed` with the compiler's messages, TargetError without a compiler.
