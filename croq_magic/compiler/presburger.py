@@ -301,7 +301,10 @@ def fits(e: ir.Expr, dtype: DType) -> bool:
     """Whether every value of `e` survives a conversion to `dtype`."""
     if not (dtype.is_integer and e.dtype.is_integer):
         return False
-    (low, high), (least, most) = (meet(integers.interval(e), range_of(e.dtype)), dtype.range)
+    low, high = integers.interval(e)
+    if isinstance(e, (ir.Var, ir.Load, ir.Cast)):  # what is stored in a type has a value of that type
+        low, high = meet((low, high), e.dtype.range)
+    least, most = dtype.range
     return low is not None and high is not None and least <= low and high <= most
 
 

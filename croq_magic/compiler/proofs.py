@@ -81,7 +81,8 @@ class Facts:
         resolved = self.resolve(value)
         if any(isinstance(node, ir.Load) or _may_wrap(node) for node in walk(resolved)):
             return self
-        if isinstance(resolved, ir.Var) or fits(resolved, var.dtype) or not _free(resolved):
+        wide = var.dtype.is_signed and var.dtype.bits >= 32
+        if fits(resolved, var.dtype) or (wide and not _free(resolved)):
             return dataclasses.replace(self, values={**self.values, var.name: resolved})
         return self
 
@@ -317,8 +318,11 @@ def _ask(e: ir.Expr, size: ir.Expr, facts: Facts) -> Verdict:
     inside.require(f"0 <= {text} < {limit}")
     if not inside.empty():
         return UNKNOWN
-    if base.empty() is not False:
-        return UNKNOWN
+    everything = Problem()
+    for condition, truth in facts.conditions:
+        everything.assume(condition, truth)
+    if base.empty() or everything.empty():
+        return PROVEN  # nothing ever comes here
     witness = outside.point() or {}
     return Verdict(
         Outcome.DISPROVEN, _evaluate(e, witness) if outside.exact else None, witness if outside.exact else {}
