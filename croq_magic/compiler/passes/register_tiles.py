@@ -76,21 +76,29 @@ def column_pieces(extent: ir.Expr, lanes: int) -> tuple[Piece, ...]:
 
 
 def row_pieces(extent: ir.Expr, most: int) -> tuple[Piece, ...]:
-    """How the rows are cut: tiles of nearly equal height, at most `most` (a constant extent), or full ones and rows."""
+    """How the rows are cut: tiles of one height where one not much below `most` divides a constant extent, else of two
+    nearly equal heights; for a symbolic extent full tiles and single rows."""
     size = integers.value(extent)
     if size is None:
         return tuple(_steps(extent, [most, 1]))
-    height = -(-size // -(-size // most))
+    tallest = min(most, size)
+    even = next((h for h in range(tallest, (tallest + 1) // 2 - 1, -1) if size % h == 0), None)
+    height = even or -(-size // -(-size // most))
     return tuple(_steps(extent, [height] if size % height == 0 else [height, size % height]))
 
 
 def _steps(extent: ir.Expr, sizes: list[int]) -> Iterator[Piece]:
+    """Pieces from 0 to the extent, of each size as many as fit. For a symbolic extent each size divides the one before
+    and the last is 1."""
     start: ir.Expr = integers.ZERO
     for size in dict.fromkeys(sizes):
         step = integers.constant(size)
-        stop = integers.mul(integers.floordiv(extent, step), step)
-        if integers.value(extent) is not None and integers.equal(start, stop):
-            continue
+        count = integers.floordiv(integers.sub(extent, start) if integers.value(extent) is not None else extent, step)
+        stop = integers.mul(count, step)
+        if integers.value(extent) is not None:
+            stop = integers.add(start, stop)
+            if integers.equal(start, stop):
+                continue
         yield Piece(start, stop, size)
         start = stop
 
