@@ -392,7 +392,7 @@ def _never_falls_through(body: ir.Body) -> bool:
 
 
 def _is_whole(view: ir.View) -> bool:
-    return view.map == view.coords and view.extents is view.buffer.shape
+    return view.map == view.coords and view.extents == view.buffer.shape
 
 
 def _has_indices(e: ir.Expr) -> bool:
