@@ -72,7 +72,7 @@ class CroqtileMagics(Magics):
             print(options.parser().format_help())
             return None
         source = self._source(text)
-        names = self._cells.learn(source.text, self.shell.execution_count)
+        names = self._cells.learn(source.text, self._cell_number())
         clock = Clock()
         program = clock.time("compiled", self._compile, source, settings, names)
         self._warn(program, settings)
@@ -106,6 +106,10 @@ class CroqtileMagics(Magics):
         start = raw.rstrip().rfind(text.rstrip())
         first = raw.count("\n", 0, start) + 1 if start >= 0 and text.strip() else 2
         return Source(text, "cell", first)
+
+    def _cell_number(self) -> int:
+        """The n of `In[n]`; the shell's own counter already stands at the next cell, or not, by version."""
+        return len(getattr(self.shell.history_manager, "input_hist_raw", [""])) - 1
 
     def _compile(self, source: Source, settings: argparse.Namespace, names: set[str]) -> Program:
         from croq_magic import program
