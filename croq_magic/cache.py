@@ -11,6 +11,7 @@ their checksums is dropped and built again. The folder is private (0700, owned b
 from __future__ import annotations
 
 import atexit
+import contextlib
 import dataclasses
 import hashlib
 import json
@@ -108,10 +109,20 @@ def _prepare(path: Path) -> Path:
             pass
         return path
     except OSError:
-        fallback = Path(tempfile.mkdtemp(prefix="croq_magic-"))  # mkdtemp makes it 0700
-        owner = os.getpid()  # a forked child must not remove what its parent still uses
-        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(fallback, ignore_errors=True))
+        fallback = _temporary()
         return fallback
+
+
+def _temporary() -> Path:
+    """A private folder that is removed at exit (by its owner: a forked child must not remove its parent's)."""
+    path, owner = Path(tempfile.mkdtemp(prefix="croq_magic-")), os.getpid()
+
+    def remove() -> None:
+        if os.getpid() == owner:
+            shutil.rmtree(path, ignore_errors=True)
+
+    atexit.register(remove)
+    return path
 
 
 def _limit() -> int:
@@ -155,10 +166,8 @@ def lookup(parts: Mapping[str, str], label: str = "") -> Entry | None:
         _remember_miss(key, label, parts, corrupt)
         return None
     if time.time() - entry.used > _TOUCH_SECONDS:
-        try:
+        with contextlib.suppress(OSError):  # read-only or vanished: only its place in the eviction order suffers
             os.utime(path)
-        except OSError:
-            pass  # a read-only or vanished entry: only its place in the eviction order suffers
     return entry
 
 
@@ -171,9 +180,7 @@ def store(parts: Mapping[str, str], files: Mapping[str, bytes | Path], label: st
     try:
         entry = _write(directory(), key, parts, files, label)
     except OSError:
-        fallback = Path(tempfile.mkdtemp(prefix="croq_magic-"))
-        owner = os.getpid()
-        atexit.register(lambda: os.getpid() == owner and shutil.rmtree(fallback, ignore_errors=True))
+        fallback = _temporary()
         return _write(fallback, key, parts, files, label)
     global _stores
     _stores += 1
@@ -296,7 +303,7 @@ def _scan() -> tuple[Entry, ...]:
     return tuple(sorted(entries, key=lambda e: -e.used))
 
 
-def list() -> Sequence[Entry]:  # noqa: A001 - read as croq_magic.cache.list
+def list() -> Sequence[Entry]:
     """All entries, the most recently used first."""
     return _scan()
 

@@ -268,7 +268,9 @@ class _Split:
     def _repeats(self, value: ir.Expr) -> bool:
         """Whether a value depends on nothing but indices and parameters."""
         return all(
-            node.role in _ON_INDICES or node.name in self.again if isinstance(node, ir.Var) else not isinstance(node, ir.Load)
+            node.role in _ON_INDICES or node.name in self.again
+            if isinstance(node, ir.Var)
+            else not isinstance(node, ir.Load)
             for node in walk(value)
         )
 
@@ -299,10 +301,11 @@ class _Split:
         return tuple(out)
 
     def _heads(self, s: _Lifted, inside: Iterator[ir.Body]) -> ir.Body:
-        first = {var: integers.ZERO for var in s.cut.indices}
+        zero: ir.Expr = integers.ZERO
+        first = dict.fromkeys(s.cut.indices, zero)
         head = self._replace((self._recompute(s.inner),))
         assert len(head) == 1
-        statement: ir.Stmt = substitute(head[0], dict(first))
+        statement: ir.Stmt = substitute(head[0], first)
         return (_with_inside(statement, inside),)
 
     def _recompute(self, s: ir.Stmt) -> ir.Stmt:
@@ -355,8 +358,11 @@ class _Split:
 
         def statements(node: ir.Node) -> ir.Stmt | ir.Body | None:
             if isinstance(node, ir.Declare) and node.buffer in self.moved:
-                new, _ = self.moved[node.buffer]
-                return () if node.init is None else ir.SpanOp(self._moved(views.whole(node.buffer)), node.init, span=node.span)
+                return (
+                    ()
+                    if node.init is None
+                    else ir.SpanOp(self._moved(views.whole(node.buffer)), node.init, span=node.span)
+                )
             if isinstance(node, (ir.Let, ir.Assign)) and node.var.name in self.kept:
                 return () if node.value is None else self._store(node.var, node.value, node)
             if isinstance(node, (ir.Call, ir.Atomic)) and node.result is not None and node.result.name in self.kept:

@@ -33,7 +33,8 @@ _KEYWORDS = frozenset(
     float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
     protected public register reinterpret_cast requires return short signed sizeof static static_assert static_cast
     struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
-    volatile wchar_t while xor xor_eq typeof linux unix lane frame begin end main choreo croq block_ words NULL""".split()
+    volatile wchar_t while xor xor_eq typeof linux unix lane frame captured begin end main choreo croq block_ words
+    NULL""".split()
 ) | {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "tf32", "assert", "errno"}
 
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD, ir.Role.DIM)
@@ -52,7 +53,7 @@ def ctype(dtype: DType) -> str:
     """The C++ name of an element type; sub-byte types and 8-bit floats have none yet."""
     if dtype is BOOL:
         return "bool"
-    if dtype.is_integer and dtype.bits in (8, 16, 32, 64) or dtype in (F16, BF16, F32, F64, TF32):
+    if (dtype.is_integer and dtype.bits in (8, 16, 32, 64)) or dtype in (F16, BF16, F32, F64, TF32):
         return dtype.name
     raise Unsupported(f"the element type {dtype} is not supported by this target yet")
 
@@ -64,7 +65,7 @@ def literal(value: int | float | bool, dtype: DType) -> str:
     if dtype.is_float:
         number = float(value)
         if math.isnan(number):
-            text = "__builtin_nanf(\"\")"
+            text = '__builtin_nanf("")'
         elif math.isinf(number):
             text = "__builtin_inff()" if number > 0 else "-__builtin_inff()"
         else:
@@ -118,7 +119,7 @@ _MATH = {
     name: f"croq_{name[2:]}"
     for name in """__sin __cos __tan __asin __acos __atan __atan2 __sinh __cosh __tanh __exp __expm1 __log __log1p __pow
     __sqrt __rsqrt __fabs __sign __ceil __floor __round __isfinite __sigmoid __softplus __gelu""".split()
-} | {"__exp2f": "croq_exp2", "__frcp_rn": "croq_frcp", "__fmaf": "croq_fma"}
+} | {"__exp2f": "croq_exp2", "__frcp_rn": "croq_frcp", "__fmaf": "croq_fma", "__max": "croq_fmax", "__min": "croq_fmin"}
 
 CheckedAccess = Callable[[ir.Node, "ir.View", tuple[ir.Expr, ...], tuple[int, ...], str, str], str]
 
@@ -250,7 +251,7 @@ class Expressions:
         return self._narrow(f"{self.value(e.left, level)} {op} {self.value(e.right, level + 1)}", level, e.dtype)
 
     def cast(self, text: str, source: DType, target: DType) -> str:
-        """A conversion as the language defines it: saturating from floats to integers, exact rounding between floats."""
+        """A conversion as the language defines it: saturating from floats to integers, one rounding between floats."""
         to = ctype(target)
         if source is target:
             return f"({text})"
@@ -268,9 +269,9 @@ class Expressions:
     def _builtin(self, e: ir.Builtin) -> tuple[str, int]:
         if e.name in ("__max", "__min", "cdiv", "__alignup", "__aligndown") and e.dtype.is_integer:
             args = ", ".join(self.value(a) for a in e.args)
-            helper = "croq_ceildiv" if e.name == "cdiv" else f"croq_{e.name[2:]}"
-            return f"{helper}<{ctype(e.dtype)}>({args})", PRIMARY
-        helper = {"__max": "croq_fmax", "__min": "croq_fmin"}.get(e.name) or _MATH.get(e.name)
+            whole = "croq_ceildiv" if e.name == "cdiv" else f"croq_{e.name[2:]}"
+            return f"{whole}<{ctype(e.dtype)}>({args})", PRIMARY
+        helper = _MATH.get(e.name)
         if helper is None:
             raise Unsupported(f"the builtin {e.name} is not supported by this target yet")
         args = ", ".join(self._float_operand(a, 0) for a in e.args)
@@ -309,3 +310,19 @@ def compute_type(dtype: DType) -> DType:
     if dtype.is_float:
         return F32 if dtype.bits < 32 else dtype
     return S32 if dtype.bits < 32 else dtype
+
+
+def cxx_string(data: bytes) -> str:
+    """Bytes as the inside of a C++ string literal."""
+    out = []
+    for byte in data:
+        char = chr(byte)
+        if char in '"\\':
+            out.append("\\" + char)
+        elif char == "\n":
+            out.append("\\n")
+        elif 32 <= byte < 127 and char != "?":
+            out.append(char)
+        else:
+            out.append(f"\\{byte:03o}")
+    return "".join(out)

@@ -65,5 +65,7 @@ class CheckSite:
         for position, dim in enumerate(self.dims):
             pair = words[2 * position : 2 * position + 2]
             if len(pair) == 2 and not 0 <= pair[0] < pair[1]:
-                return f"index {pair[0]} is out of range for dimension {dim} of `{self.what}`, which has extent {pair[1]}"
+                return (
+                    f"index {pair[0]} is out of range for dimension {dim} of `{self.what}`, which has extent {pair[1]}"
+                )
         return f"an index is out of range for `{self.what}`"

@@ -14,7 +14,9 @@ from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.source import Source, Span
 
 CODE = "CXX01"
-_HEAD = re.compile(r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error|note): (?P<text>.*)$")
+_HEAD = re.compile(
+    r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error|note): (?P<text>.*)$"
+)
 
 
 def diagnostics(output: str, source: Source, verbatim: Sequence[Span]) -> list[Diagnostic]:

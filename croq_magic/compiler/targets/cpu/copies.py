@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.targets.emit_cxx import INDEX, ctype
-from croq_magic.compiler.visit import substitute
+from croq_magic.compiler.visit import substitute, walk
 
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.cpu.statements import Statements
@@ -28,7 +28,7 @@ class Axis:
 
 def emit_copy(out: Statements, s: ir.Copy) -> None:
     """The statements of one transfer; asynchronous ones complete at once, which the language allows."""
-    if "sp" in s.hints or any(hint.startswith("sp") for hint in s.hints):
+    if any(hint.startswith("sp") for hint in s.hints):
         out.unsupported("structured-sparse copies are", s.span)
     src, dst = s.src, s.dst
     if s.pad:
@@ -54,8 +54,9 @@ def _permuted(view: ir.View, permutation: tuple[int, ...]) -> ir.View:
     coords = tuple(view.coords[p] for p in permutation)
     renamed = views.coordinates(len(permutation))
     temporary = tuple(dataclasses.replace(c, name=f"{c.name}'") for c in renamed)
-    first, second = dict(zip(coords, temporary, strict=True)), dict(zip(temporary, renamed, strict=True))
-    mapping, offset = substitute(substitute((view.map, view.offset), first), second)  # type: ignore[type-var]
+    first: dict[ir.Var, ir.Expr] = dict(zip(coords, temporary, strict=True))
+    second: dict[ir.Var, ir.Expr] = dict(zip(temporary, renamed, strict=True))
+    mapping, offset = substitute(substitute((view.map, view.offset), first), second)
     extents = tuple(view.extents[p] for p in permutation)
     return dataclasses.replace(view, coords=renamed, map=mapping, offset=offset, extents=extents, contiguous=False)
 
@@ -71,7 +72,9 @@ def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:
         with out.nest(heads):
             out.line(f"{out.expressions.element(view, indices)} = {text};")
         return
-    axes = _join([Axis(e, integers.ZERO, stride) for e, stride in zip(view.extents, strides, strict=True)], dst_only=True)
+    axes = _join(
+        [Axis(e, integers.ZERO, stride) for e, stride in zip(view.extents, strides, strict=True)], dst_only=True
+    )
     indices, heads = _loops(out, tuple(axis.extent for axis in axes))
     offset = start
     for index, axis in zip(indices, axes, strict=True):
@@ -140,10 +143,11 @@ def _strided(out: Statements, src: ir.View, dst: ir.View, axes: list[Axis]) -> N
             out.line(f"{pointers[0]}[{to}] = {pointers[1]}[{source}];")
         else:
             size = out.expressions.index(integers.mul(run.extent, integers.constant(dst.buffer.dtype.size)))
-            out.line(f"__builtin_memcpy({_plus(pointers[0], to)}, {_plus(pointers[1], source)}, {size});")
+            out.line(f"__builtin_memcpy({plus(pointers[0], to)}, {plus(pointers[1], source)}, {size});")
 
 
-def _plus(pointer: str, offset: str) -> str:
+def plus(pointer: str, offset: str) -> str:
+    """C++ text of a pointer moved by an offset."""
     return pointer if offset == "0" else f"{pointer} + {offset}" if " " not in offset else f"{pointer} + ({offset})"
 
 
@@ -201,8 +205,6 @@ def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
 
 def _shifted(view: ir.View, mapped: ir.Expr) -> tuple[int | None, ir.Expr]:
     """(d, rest) when `mapped` is `coords[d] + rest` with no other coordinate in `rest`."""
-    from croq_magic.compiler.visit import walk
-
     for position, coord in enumerate(view.coords):
         rest = integers.sub(mapped, coord)
         if not any(isinstance(node, ir.Var) and node in view.coords for node in walk(rest)):

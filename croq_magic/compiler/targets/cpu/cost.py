@@ -95,5 +95,3 @@ def _(s: ir.Call | ir.CxxText) -> int:
 @cost.register(ir.Print)
 def _(s: ir.Print) -> int:
     return FOREIGN_CALL
-
-

@@ -37,8 +37,9 @@ def data_offset() -> int | None:
 class Launcher:
     """One function of a loaded module, ready to be called from any thread."""
 
-    def __init__(self, runtime: Runtime, address: int, entry: EntryPoint, checks: Sequence[CheckSite],
-                 source: Source | None) -> None:
+    def __init__(
+        self, runtime: Runtime, address: int, entry: EntryPoint, checks: Sequence[CheckSite], source: Source | None
+    ) -> None:
         self.entry = entry
         self._runtime = runtime
         self._invoke = runtime.invoke

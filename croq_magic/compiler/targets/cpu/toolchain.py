@@ -119,7 +119,9 @@ def flags(compiler: Compiler, native: bool = True) -> tuple[str, ...]:
     tuning = ("-mcpu=native" if arm else "-march=native",) if native else ()
     common = ("-std=c++17", "-O3", *tuning, "-ffp-contract=off", "-fwrapv", "-fno-math-errno", "-fno-trapping-math")
     quiet = ("-w",)  # warnings about generated code help nobody; errors are mapped to the cell
-    visible = ("-fPIC", "-fvisibility=hidden", "-fno-plt") if compiler.family != "zig" else ("-fPIC", "-fvisibility=hidden")
+    visible = (
+        ("-fPIC", "-fvisibility=hidden", "-fno-plt") if compiler.family != "zig" else ("-fPIC", "-fvisibility=hidden")
+    )
     return (*common, *quiet, *visible, "-pipe") if compiler.family == "gcc" else (*common, *quiet, *visible)
 
 
@@ -132,15 +134,29 @@ def link_flags(compiler: Compiler, full: bool) -> tuple[str, ...]:
     return ("-shared", "-nostdlib", "-lgcc")
 
 
-def compile_shared(compiler: Compiler, source: Path, output: Path, full: bool = False, native: bool = True,
-                   include: Sequence[Path] = ()) -> None:
+def compile_shared(
+    compiler: Compiler,
+    source: Path,
+    output: Path,
+    full: bool = False,
+    native: bool = True,
+    include: Sequence[Path] = (),
+) -> None:
     """Compiles one C++ file to a shared library; `CompilationFailed` carries the compiler's messages."""
-    command = [*compiler.command, *flags(compiler, native), *(f"-I{p}" for p in include), str(source), "-o", str(output)]
+    command = [
+        *compiler.command,
+        *flags(compiler, native),
+        *(f"-I{p}" for p in include),
+        str(source),
+        "-o",
+        str(output),
+    ]
     command += link_flags(compiler, full)
     environment = dict(os.environ, LC_ALL="C")  # messages are parsed
     try:
-        done = subprocess.run(command, capture_output=True, text=True, errors="replace", env=environment,
-                              stdin=subprocess.DEVNULL)
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=environment, stdin=subprocess.DEVNULL
+        )
     except OSError as error:
         raise TargetError(f"the C++ compiler {compiler.command[0]} does not start: {error}") from error
     if done.returncode != 0:

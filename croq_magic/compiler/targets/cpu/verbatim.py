@@ -82,4 +82,6 @@ def _declared(span: Span) -> set[str]:
     names = _WORD.findall(head)
     if names and names[0] in ("enum", "typedef", "using"):
         names = _WORD.findall(text)
-    return {name for name in names[-1:] if name != "main"} if names and names[0] not in ("enum", "typedef") else set(names)
+    return (
+        {name for name in names[-1:] if name != "main"} if names and names[0] not in ("enum", "typedef") else set(names)
+    )
