@@ -13,9 +13,10 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from croq_magic.compiler import ir, syntax
+from croq_magic.compiler import syntax
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
+from croq_magic.compiler.ir import Function
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.parse import parse
 from croq_magic.compiler.passes.base import Context, Pass, run_passes
@@ -41,7 +42,8 @@ class FrontEnd:
     """What the stages up to `check` give: the regions of the text and the functions' IR with all proofs done."""
 
     unit: Unit
-    functions: dict[str, ir.Function]
+    trees: tuple[syntax.Function, ...]
+    functions: dict[str, Function]
     report: Report
 
 
@@ -63,10 +65,11 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     report = Report()
     unit = split(source, report)
     preprocessed = preprocess(unit, defines, report, limits)
+    macros_failed = report.has_errors
     trees = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
     names = _names(trees, preprocessed.prefixes, preprocessed.namespaces)
-    functions: dict[str, ir.Function] = {}
-    for tree in trees:
+    functions: dict[str, Function] = {}
+    for tree in () if macros_failed else trees:  # a macro that is wrong leaves names behind that nobody wrote
         name = tree.name.text
         if name in functions:
             report.error(
@@ -76,7 +79,7 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
         function = check_function(tree, report, limits, names)
         if function is not None:
             functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
-    return FrontEnd(unit, functions, report)
+    return FrontEnd(unit, tuple(trees), functions, report)
 
 
 def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces: Sequence[str]) -> UnitNames:
@@ -123,35 +126,41 @@ class CompiledUnit:
     def __init__(self, front: FrontEnd, target: targets.Target, checks: str) -> None:
         self.report = front.report
         self.regions = front.unit
+        self.trees = front.trees
         self.chosen = target
         self.target = target.name
         self.checks = checks
         self.functions = {name: CompiledFunction(function, self) for name, function in front.functions.items()}
 
+    def syntax(self) -> str:
+        """The syntax trees of all functions, as text."""
+        return "\n\n".join(map(syntax.dump, self.trees))
+
     def source(self) -> str:
         """The target source of all functions, for all shapes."""
-        return self.chosen.emit(self.regions, [function.lowered for function in self.functions.values()]).text
+        emission: targets.Emission = self.chosen.emit(self.regions, [f.lowered for f in self.functions.values()])
+        return emission.text
 
 
 class CompiledFunction:
     """One tileflow function. It is built once for each tuple of extents, and after `MAX_VARIANTS` of them for all."""
 
-    def __init__(self, function: ir.Function, unit: CompiledUnit) -> None:
+    def __init__(self, function: Function, unit: CompiledUnit) -> None:
         self.name = function.name
         self.function = function
         self.unit = unit
         self._variants: dict[tuple[int, ...] | None, targets.Module] = {}
         self._lock = threading.Lock()
-        self._lowered: ir.Function | None = None
+        self._lowered: Function | None = None
 
     @property
-    def lowered(self) -> ir.Function:
+    def lowered(self) -> Function:
         """The IR for all shapes that the target source is generated from."""
         if self._lowered is None:
             self._lowered = self._lower(self.function)
         return self._lowered
 
-    def _lower(self, function: ir.Function) -> ir.Function:
+    def _lower(self, function: Function) -> Function:
         context = Context(self.unit.report, self.unit.chosen.limits)
         return run_passes(function, [*optimising_passes(), *self.unit.chosen.passes()], context)
 
@@ -164,7 +173,8 @@ class CompiledFunction:
 
     def source(self) -> str:
         """The target source of this function, for all shapes."""
-        return self.unit.chosen.emit(self.unit.regions, [self.lowered]).text
+        emission: targets.Emission = self.unit.chosen.emit(self.unit.regions, [self.lowered])
+        return emission.text
 
     def variant(self, dims: Mapping[str, int]) -> targets.Module:
         """The built function for these extents."""
@@ -189,7 +199,7 @@ class CompiledFunction:
         source = self.unit.chosen.emit(self.unit.regions, [lowered])
         return self.unit.chosen.build(source, lowered)
 
-    def _specialised(self, dims: Mapping[str, int]) -> ir.Function:
+    def _specialised(self, dims: Mapping[str, int]) -> Function:
         """The function with its extents known; what that disproves is reported before anything runs."""
         from croq_magic.compiler.passes.specialise import Specialise
 

@@ -108,7 +108,7 @@ CATALOGUE = [
     Entry("SYN16", "Q", "swap(fa, fb, fa);", "`swap` takes exactly two futures", "use `rotate` for more"),
     Entry("SYN17", "H", "with v in |g.span| {}", "a count is not a bound", "`[|g.span|]`"),
     Entry("NAM01", "H", "y = k + 1; int k = 2;", "`k` is used before its declaration (line 2)", None),
-    Entry("NAM02", "H", "int k = 1; int k = 2;", "`k` is already declared at line 1 in this scope", None),
+    Entry("NAM02", "H", "int k = 1; int k = 2;", "`k` is already declared at line 2 in this scope", None),
     Entry("NAM03", "F", "__co__ void f(s32 [4] v, int v) {}", "parameter `v` is declared twice", None),
     Entry(
         "NAM04",
@@ -121,7 +121,7 @@ CATALOGUE = [
         "NAM05",
         "K",
         "foreach i in [4] { q = dma.copy g => local; } call use(q.data);",
-        "`q` is local to the `foreach` that ended at line 1",
+        "`q` is local to the `foreach` that ended at line 3",
         "declare `q = dma.any;` outside",
     ),
     Entry("NAM06", "H", "with {_} in [4] {}", "`_` cannot be declared; it is only an argument of views", None),
@@ -163,7 +163,7 @@ CATALOGUE = [
         "convert one with `__to<f32>`",
     ),
     Entry("TYP09", "H", 's = "abc";', "string variables do not exist; use the literal directly", None),
-    Entry("TYP10", "H", "x = g + 1;", "`g` is a span; use `.at(...)` for an element or `g += 1` for all", None),
+    Entry("TYP10", "H", "x = g + 1;", "`g` is a span; use `.at(...)` for an element", None),
     Entry("TYP11", "H", "int c = 3; foreach c {}", "`c` is `int`, not bounded", "`foreach i in c`"),
     Entry("TYP12", "H", "parallel p by 4 { foreach p {} }", "`p` is driven by `parallel` and cannot be iterated", None),
     Entry("TYP13", "K", "q = dma.copy g => local; x = q.at(0, 0);", "`q` is a future", "`q.data.at(0, 0)`"),
@@ -210,7 +210,9 @@ CATALOGUE = [
     ),
     Entry("SHP06", "H", "s : [4, 1.5];", "extents are integers, found `f64`", None),
     Entry("SHP07", "H", "s : [4, 2]; int k = s(2);", "dimension 2 does not exist, rank is 2", None),
-    Entry("SHP08", "H", "s : [4, 2] / [2, 1];", "shape / shape is an ituple", "`s = [4, 2] / [2, 1];`"),
+    Entry(
+        "SHP08", "H", "s : [4, 2] / [2, 1];", "`[4, 2] / [2, 1]` is an ituple, not a shape", "`s = [4, 2] / [2, 1];`"
+    ),
     Entry("SHP09", "H", "with {i, j} in [4, 2, 8] {}", "2 names for a bound of rank 3", None),
     Entry(
         "SHP10",
@@ -227,7 +229,7 @@ CATALOGUE = [
         None,
     ),
     Entry("SHP12", "H", "with {a} in [4], {b} in [5] where a <-> b {}", "`a` has extent 4, `b` has extent 5", None),
-    Entry("SHP13", "H", "with t in [g.span / {16, 32}] {}", "extent 0 of dimension 0 (8 / 16)", None),
+    Entry("SHP13", "H", "with t in [g.span / {16, 32}] {}", "extent 0 of dimension 0 ([g.span / {16, 32}])", None),
     Entry(
         "SHP14",
         "F",
@@ -313,7 +315,7 @@ CATALOGUE = [
         "STO04",
         "F",
         "__co__ auto f() { parallel p by 2 { shared f32 [8] t; } return t; }",
-        "`t` lives only inside the launch",
+        "`t` lives only inside the launch that ended at line 1",
         None,
     ),
     Entry(
@@ -327,7 +329,7 @@ CATALOGUE = [
         "STO06",
         "H",
         "parallel p by 2 { shared f32 [256, 256] t; }",
-        "block needs 262144 bytes of shared memory, sm_86 offers 101376. largest: `t`",
+        "block needs 262144 bytes of shared memory, a GPU of sm_86 offers 101376. largest: `t`",
         None,
     ),
     Entry("STO07", "F", "__co__ void f(shared f32 [8] t) {}", "parameters cannot be `shared`", None),
@@ -381,7 +383,11 @@ CATALOGUE = [
     Entry("PAR08", "H", "parallel {p, q} by [4] {}", "2 names for 1 extent", None),
     Entry("PAR09", "H", "parallel p by [4, 2] {}", "`p` cannot have 2 extents", "`{p, q} by [4, 2]`"),
     Entry(
-        "PAR10", "H", "parallel p by 2 parallel.async q by 2 {}", "only the outermost level may be asynchronous", None
+        "PAR10",
+        "H",
+        "parallel p by 2 parallel.async q by 2 {}",
+        "only the outermost level may be asynchronous or name a stream",
+        None,
     ),
     Entry(
         "PAR11", "F", "__co__ void f(int s) { parallel<s> p by 2 : block {} }", "`s` is not a `stream` parameter", None
@@ -409,7 +415,13 @@ CATALOGUE = [
         None,
     ),
     Entry("PAR16", "H", "parallel p by 8 { sync.shared; }", "a single unannotated level maps to blocks", "`: thread`"),
-    Entry("PAR17", "H", "parallel p by 2 : thread<cooperative> {}", "`cooperative` applies to `block`; ignored", None),
+    Entry(
+        "PAR17",
+        "H",
+        "parallel p by 2 : thread<cooperative> {}",
+        "`cooperative` applies to `block`, not to `thread`; ignored",
+        None,
+    ),
     Entry(
         "PAR18",
         "H",
@@ -428,7 +440,7 @@ CATALOGUE = [
         "`__atomic_add` on a `shared s32 [1]`",
     ),
     Entry("PAR23", "H", "yield;", "`yield` is allowed only inside `parallel`", None),
-    Entry("PAR24", "H", "parallel by 1 : device(fpga) {}", "unknown device `fpga`. known: cpu, gpu", None),
+    Entry("PAR24", "H", "parallel by 1 : device(fpga) {}", "unknown device `fpga`", None),
     Entry(
         "PAR25",
         "H",
@@ -740,7 +752,7 @@ CATALOGUE = [
         "tileflow functions cannot be called from tileflow functions",
         None,
     ),
-    Entry("CAL06", "K", "x = 1 + call use();", "bind the result first", None),
+    Entry("CAL06", "K", "x = 1 + call use();", "a call is not an operand", None),
     Entry(
         "CAL07",
         "K",
@@ -777,7 +789,7 @@ CATALOGUE = [
         "DYN05",
         "F",
         "__co__ void f(f32 [M] x) { parallel p by 2 { local f32 [M] t; } }",
-        "`local` buffers need constant extents",
+        "`local` buffers need constant extents, found `M`",
         None,
     ),
     Entry(

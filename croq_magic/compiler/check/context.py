@@ -47,7 +47,13 @@ class Nest:
 
     level: str | None
     indices: tuple[ir.Var, ...]
+    extents: tuple[ir.Expr, ...]
     single: bool  # extent is the constant 1
+
+    @property
+    def plural(self) -> str:
+        """What several instances of the level are called."""
+        return f"{self.level}s" if self.level in ("block", "thread", "group") else "instances"
 
 
 @dataclasses.dataclass

@@ -303,15 +303,15 @@ def element(c: Checker, e: syntax.ElemRef) -> tuple[SpanValue, tuple[ir.Expr, ..
 
 @_evaluate.register
 def _(e: syntax.TupleLit, c: Checker) -> Value:
-    return ITuple(tuple(_list_items(c, e.items)))
+    return ITuple(tuple(_list_items(c, e.items, "items")))
 
 
-def _list_items(c: Checker, items: tuple[syntax.Expr, ...]) -> list[ir.Expr]:
+def _list_items(c: Checker, items: tuple[syntax.Expr, ...], what: str) -> list[ir.Expr]:
     out: list[ir.Expr] = []
     for value, span in flatten(c, items):
         s = as_scalar(c, value, span)
         if not s.type.is_integer:
-            c.fail("SHP06", f"items are integers, found `{s.describe()}`", span)
+            c.fail("SHP06", f"{what} are integers, found `{s.describe()}`", span)
         if s.var is not None or not is_index(s.expr):
             c.fail("SHP05", f"`{span.text}` is mutable; shapes and ituples need immutable integers", span)
         out.append(s.expr)
@@ -320,7 +320,7 @@ def _list_items(c: Checker, items: tuple[syntax.Expr, ...]) -> list[ir.Expr]:
 
 @_evaluate.register
 def _(e: syntax.ShapeLit, c: Checker) -> Value:
-    extents = _list_items(c, e.items)
+    extents = _list_items(c, e.items, "extents")
     for dimension, extent in enumerate(extents):
         shapes.check_extent(c, extent, dimension, e.items[min(dimension, len(e.items) - 1)].span)
     return Shape(tuple(extents))
@@ -336,7 +336,7 @@ def _(e: syntax.Derivation, c: Checker) -> Value:
         )
     previous, c.derivation = c.derivation, items
     try:
-        found = tuple(_list_items(c, e.items))
+        found = tuple(_list_items(c, e.items, "extents" if e.kind == "shape" else "items"))
     finally:
         c.derivation = previous
     return Shape(found) if e.kind == "shape" else ITuple(found)

@@ -67,7 +67,7 @@ def _group(c: Checker, s: syntax.Parallel, position: int) -> ir.Region:
     )
     single = all(integers.value(extent) == 1 for extent in extents)
     with c.scope("`parallel`", s.span):
-        c.nest.append(Nest(group.level.word if group.level else None, indices, single))
+        c.nest.append(Nest(group.level.word if group.level else None, indices, extents, single))
         try:
             _declare(c, group, indices, extents)
             if position + 1 < len(s.groups):

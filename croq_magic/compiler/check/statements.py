@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 
-from croq_magic.compiler import ir, syntax
+from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check import calls, handles, loops, parallel, shapes, storage, transfers
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.conversions import (
@@ -240,7 +240,7 @@ def _scalar_item(c: Checker, s: syntax.ScalarDecl, item: syntax.ScalarItem) -> N
             "TYP05",
             f"`{name.text}` is `bool` but the initialiser is `{'int' if found.type is S32 else found.type}`",
             item.value.span,
-            f"`{item.value.span.text} != 0`",
+            "`true` or `false`" if isinstance(found.expr, ir.Const) else f"`{item.value.span.text} != 0`",
         )
     converted = store_as(c, found, dtype, item.value.span, item.value.span.text)
     mutable = s.mutable or word not in _CONTROL
@@ -345,7 +345,7 @@ def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> No
             if isinstance(here.value, SpanValue)
             else None
         )
-        c.fail("TYP01", f"`{target.text}` {what} and cannot be assigned", target.span, hint)
+        c.fail("TYP01", f"`{target.text}` {what}", target.span, hint)
     _infer(c, s, name)
 
 
@@ -361,6 +361,10 @@ def _immutable(value: Value) -> str:
 
 def _infer(c: Checker, s: syntax.Assign, name: syntax.Name) -> None:
     """`x = e` declares `x` with the type of `e`."""
+    if isinstance(s.value, syntax.NameRef):
+        symbol = c.find(s.value.text)
+        if symbol is not None and isinstance(symbol.value, FutureValue) and symbol.value.place is not None:
+            c.fail("DMA10", "a placeholder cannot be copied", s.value.span)
     value = evaluate(c, s.value)
     if isinstance(value, Text):
         c.fail("TYP09", "string variables do not exist; use the literal directly", s.value.span)
@@ -391,13 +395,14 @@ def _infer(c: Checker, s: syntax.Assign, name: syntax.Name) -> None:
 def _check_outer(c: Checker, symbol: Symbol, span: Span) -> None:
     """PAR22: a scalar of an outer instance is shared by the instances inside."""
     inner = c.nest[symbol.depth :]
+    count = integers.value(integers.product(extent for nest in inner for extent in nest.extents))
     if any(not nest.single for nest in inner):
-        c.fail(
-            "PAR22",
-            f"several instances update `{symbol.name}` of an outer level without synchronisation",
-            span,
-            "`__atomic_add` on a `shared s32 [1]`, or declare it inside",
-        )
+        who = f"{count} {inner[-1].plural}" if count is not None else "several instances"
+        message = f"{who} update `{symbol.name}` without synchronisation"
+        c.fail("PAR22", message, span, "`__atomic_add` on a `shared s32 [1]`, or declare it inside")
+    if inner and symbol.depth == 0:
+        message = f"`{symbol.name}` belongs to the host; a launch gets its value and cannot change it"
+        c.fail("PAR22", message, span, f"store into a span, or declare `{symbol.name}` inside")
 
 
 def _assign_scalar(c: Checker, s: syntax.Assign, symbol: Symbol) -> None:

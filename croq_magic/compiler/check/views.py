@@ -79,7 +79,38 @@ def _(op: syntax.ChunkAt, c: Checker, parent: ir.View, name: str) -> ir.View:
         chunk = _chunk_extent(c, extent, value.extent, dimension, span, name)
         origin.append(integers.mul(value.value, chunk))
         extents.append(chunk)
+    _warn_remainder(c, parent, arguments, name)
     return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+def _warn_remainder(c: Checker, parent: ir.View, arguments: list[tuple[Value | None, Span]], name: str) -> None:
+    """VEW03: elements that no chunk covers; a symbolic remainder is told when arguments are bound."""
+    for dimension, ((value, span), extent) in enumerate(zip(arguments, parent.extents, strict=True)):
+        if not isinstance(value, Bounded):
+            continue
+        total, parts = integers.value(extent), integers.value(value.extent)
+        if total is None or parts is None:
+            message = (
+                f"{show(extent)} is not a multiple of {show(value.extent)}; "
+                f"the rest of dimension {dimension} of `{name}` is never addressed"
+            )
+            rest = ir.Binary("==", integers.mod(extent, value.extent), integers.ZERO, BOOL)
+            c.require(rest, "VEW03", message, span, warning=True, values=(extent, value.extent))
+        elif total % parts:
+            first = total // parts * parts
+            rows = f"{first}..{total - 1}" if total - first > 1 else f"{first}"
+            unit = "rows" if dimension == 0 else f"elements of dimension {dimension},"
+            tiles = [
+                "_" if not isinstance(v, Bounded) else show(integers.ceildiv(e, v.extent))
+                for (v, _), e in zip(arguments, parent.extents, strict=True)
+            ]
+            places = ["0" if v is None else s.text for v, s in arguments]
+            c.warn(
+                "VEW03",
+                f"{total} is not a multiple of {parts}; {unit} {rows} are never addressed",
+                span,
+                f"`{name}.subspan({', '.join(tiles)}).at({', '.join(places)})` with `.zfill`",
+            )
 
 
 def _chunk_extent(c: Checker, extent: ir.Expr, count: ir.Expr, dimension: int, span: Span, name: str) -> ir.Expr:
@@ -87,16 +118,6 @@ def _chunk_extent(c: Checker, extent: ir.Expr, count: ir.Expr, dimension: int, s
     if total is not None and parts is not None:
         if parts > total:
             c.fail("VEW02", f"{parts} chunks of dimension {dimension} with only {total} elements", span)
-        if total % parts:
-            first = total // parts * parts
-            rows = f"{first}..{total - 1}" if total - first > 1 else f"{first}"
-            rank = "rows" if dimension == 0 else f"elements of dimension {dimension},"
-            c.warn(
-                "VEW03",
-                f"{total} is not a multiple of {parts}; {rank} {rows} are never addressed",
-                span,
-                f"`{name}.subspan({-(-total // parts)}).at(...)` with `.zfill` covers the rest",
-            )
         return integers.constant(total // parts)
     c.require(
         ir.Binary("<=", count, extent, BOOL),
@@ -104,16 +125,6 @@ def _chunk_extent(c: Checker, extent: ir.Expr, count: ir.Expr, dimension: int, s
         f"{show(count)} chunks of dimension {dimension} with only {show(extent)} elements",
         span,
         values=(count, extent),
-    )
-    rest = ir.Binary("==", integers.mod(extent, count), integers.ZERO, BOOL)
-    c.require(
-        rest,
-        "VEW03",
-        f"{show(extent)} is not a multiple of {show(count)}; "
-        f"the rest of dimension {dimension} of `{name}` is never addressed",
-        span,
-        warning=True,
-        values=(extent, count),
     )
     return integers.floordiv(extent, count)
 
