@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -93,3 +98,132 @@ def test_public_names() -> None:
     assert set(croq.__all__) <= set(dir(croq))
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         croq.nothing  # noqa: B018
+
+
+# ------------------------------------------------------------------------------------------------ while it is running
+
+SPIN = """
+__co__ void spin(s32 [4]& v, int n) {
+  parallel p by 4 {
+    foreach i in [n] { foreach j in [1000] { v.at(p) = v.at(p) * 3 + i + j; } }
+  }
+}
+"""
+
+
+def test_two_threads_at_once() -> None:
+    program = croq.compile(MATMUL)
+    pairs = [(integers(20 + i, 30), integers(30, 10 + i)) for i in range(8)]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(5):
+            results = list(pool.map(lambda pair: program.matmul(*pair), pairs))
+            for (lhs, rhs), out in zip(pairs, results, strict=True):
+                np.testing.assert_array_equal(out, lhs @ rhs)
+
+
+def test_a_forked_child() -> None:
+    program = croq.compile(MATMUL)
+    lhs, rhs = integers(64, 64), integers(64, 64)
+    expected = lhs @ rhs
+    np.testing.assert_array_equal(program.matmul(lhs, rhs), expected)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if np.array_equal(program.matmul(lhs, rhs), expected) else 1)
+    _, status = os.waitpid(child, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    np.testing.assert_array_equal(program.matmul(lhs, rhs), expected)
+
+
+def test_a_running_function_is_interrupted_and_says_what_it_wrote() -> None:
+    program = croq.compile(SPIN)
+    v = np.zeros(4, np.int32)
+    program.spin(v, 1)
+    timer = threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT))
+    started = time.perf_counter()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt, match="spin was interrupted\n    `v` may be partly written"):
+        program.spin(v, 2_000_000_000)
+    assert time.perf_counter() - started < 0.2 + 0.5
+    program.spin(v, 1)
+
+
+def test_an_interrupted_function_leaves_copies_alone() -> None:
+    program = croq.compile(SPIN)
+    v = np.zeros(8, np.int32)[::2]
+    threading.Timer(0.2, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt) as caught:
+        program.spin(v, 2_000_000_000)
+    assert str(caught.value) == "spin was interrupted"
+    assert not v.any()
+
+
+# ------------------------------------------------------------------------------------------------------- checks, calls
+
+
+def test_a_stray_index_is_an_error_not_a_crash() -> None:
+    program = croq.compile("""
+__co__ f32 [M] gather(f32 [N] x, s32 [M] index) {
+  f32 [M] out;
+  parallel p by M { out.at(p) = x.at(index.at(p)); }
+  return out;
+}
+""")
+    x = np.arange(5, dtype=np.float32)
+    np.testing.assert_array_equal(program.gather(x, np.array([4, 0, 2], np.int32)), [4, 0, 2])
+    with pytest.raises(croq.CheckError) as caught:
+        program.gather(x, np.array([4, 5, 2], np.int32))
+    for part in ("gather", "x", "5", "p = 1"):
+        assert part in str(caught.value)
+
+
+def test_the_short_way_checks_as_the_long_one() -> None:
+    """After a first call, arguments that do not fit are still refused and odd layouts still read right."""
+    program = croq.compile(MATMUL + SPIN)
+    lhs, rhs = integers(4, 6), integers(6, 5)
+    for _ in range(3):
+        np.testing.assert_array_equal(program.matmul(lhs, rhs), lhs @ rhs)
+    with pytest.raises(croq.BindError, match="expected int32"):
+        program.matmul(lhs.astype(np.int64), rhs)
+    with pytest.raises(croq.BindError, match="dimension K is 6 in `lhs`"):
+        program.matmul(lhs, rhs[:5])
+    with pytest.raises(croq.BindError, match="is missing"):
+        program.matmul(lhs)
+    np.testing.assert_array_equal(program.matmul(np.asfortranarray(lhs), rhs), lhs @ rhs)
+    v = np.zeros(4, np.int32)
+    program.spin(v, 1)
+    program.spin(v, 1)
+    with pytest.raises(croq.BindError, match="outside the range of s32"):
+        program.spin(v, 1 << 40)
+    v.flags.writeable = False
+    with pytest.raises(croq.BindError, match="read-only"):
+        program.spin(v, 1)
+
+
+def test_results_are_new_arrays() -> None:
+    program = croq.compile(MATMUL)
+    lhs, rhs = integers(4, 6), integers(6, 5)
+    first, second = program.matmul(lhs, rhs), program.matmul(lhs, rhs)
+    assert not np.shares_memory(first, second)
+    first[...] = 0
+    np.testing.assert_array_equal(second, lhs @ rhs)
+
+
+def test_scalar_results() -> None:
+    program = croq.compile("__co__ int twice(int n) { return n * 2; }")
+    assert program.twice(21) == 42
+    assert program.twice(np.int64(-4)) == -8
+
+
+def test_launches() -> None:
+    program = croq.compile("""
+__co__ void f(f32 [M, 64]& x) {
+  parallel {a, b} by [M / 16, 4] : block {
+    shared f32 [16, 16] t;
+    parallel {c, d} by [16, 16] : thread { t.at(c, d) = 1.0f; x.at(a#c, b#d) += t.at(c, d); }
+  }
+}
+""")
+    (launch,) = program.f.launches(np.zeros((48, 64), np.float32))
+    assert (launch.grid, launch.block, launch.shared_bytes) == ((3, 4, 1), (16, 16, 1), 1024)
+    assert [(level, extents) for level, _, extents in launch.levels] == [("block", (3, 4)), ("thread", (16, 16))]
+    assert (launch.blocks, launch.threads) == (12, 256)
