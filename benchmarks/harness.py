@@ -93,6 +93,12 @@ class Comparison:
         return "\n".join(lines)
 
 
+def summary(name: str, taken: list[float], peer: float, work: float | None = None) -> Row:
+    """A row from separate measurements, against a peer that takes `peer` seconds."""
+    low, middle, high = statistics.quantiles(taken, n=4, method="inclusive") if len(taken) > 1 else taken * 3
+    return Row(name, middle, min(taken), high - low, peer / middle, work / middle / 1e9 if work else None)
+
+
 def duration(seconds: float) -> str:
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if abs(seconds) >= scale:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
+from functools import partial
 
 os.environ.pop("OPENBLAS_CORETYPE", None)  # NumPy's own choice of kernels is the peer, not a forced one
 THREADS = 2
@@ -16,6 +18,7 @@ os.environ.setdefault("OMP_WAIT_POLICY", "passive")
 import compiled_python  # noqa: E402
 import harness  # noqa: E402
 import numpy as np  # noqa: E402
+import programs  # noqa: E402
 from native import bound  # noqa: E402
 
 TYPES = {"s32": np.int32, "f32": np.float32}
@@ -37,7 +40,9 @@ def agree(comparison: harness.Comparison, outs: dict[str, np.ndarray], expected:
             raise SystemExit(f"{comparison.title}: {name} computes something else")
 
 
-def matmul(kind: str, peers: dict[str, str], numba_peer: str, type_name: str, size: tuple[int, int, int]):
+def matmul(
+    kind: str, program: str, peers: dict[str, str], numba_peer: str, type_name: str, size: tuple[int, int, int]
+) -> harness.Comparison:
     m, n, k = size
     lhs, rhs = operands(TYPES[type_name], m, n, k)
     first = next(iter(peers))
@@ -48,6 +53,8 @@ def matmul(kind: str, peers: dict[str, str], numba_peer: str, type_name: str, si
         outs[name] = np.zeros((m, n), lhs.dtype)
         function = f"{kind}_{version}_{type_name}_{m}x{n}x{k}"
         comparison.add(name, bound(file, function, lhs, rhs, outs[name], THREADS))
+    ours = programs.function(program, "matmul", t=type_name, m=m, n=n, k=k)
+    comparison.add("croq_magic", lambda: ours(lhs, rhs))
     outs["numba"] = np.zeros((m, n), lhs.dtype)
     jitted = getattr(compiled_python, numba_peer)
     comparison.add("numba", lambda out=outs["numba"]: jitted(lhs, rhs, out))
@@ -71,9 +78,12 @@ def large_add(type_name: str) -> harness.Comparison:
         outs[name] = space[offset : offset + count]
         return outs[name]
 
+    ours = programs.function(programs.ADD, "add", t=type_name, rows=4096, columns=count // 4096)
+    square = [x.reshape(4096, -1) for x in (a, b, target("croq_magic"))]
     plain, streamed, jitted, own = target("C++ plain"), target("C++ streamed"), target("numba"), target("NumPy +")
     comparison.add("C++ plain", bound("elementwise", f"add_plain_{type_name}", a, b, plain, count, THREADS))
     comparison.add("C++ streamed", bound("elementwise", f"add_streamed_{type_name}", a, b, streamed, count, THREADS))
+    comparison.add("croq_magic", lambda: ours(*square))
     comparison.add("numba", lambda: compiled_python.add(a, b, jitted))
     comparison.add("NumPy +", lambda: np.add(a, b, out=own))
     agree(comparison, outs, a + b)
@@ -86,6 +96,8 @@ def small_add() -> harness.Comparison:
     comparison = harness.Comparison("6x17x128 with a device function", "C++ by hand", 3.0 * a.nbytes, "GB/s")
     outs = {name: np.zeros_like(a) for name in ("C++ by hand", "numba", "NumPy +")}
     comparison.add("C++ by hand", bound("elementwise", "ele_add", a, b, outs["C++ by hand"]))
+    ours = programs.function(programs.ELE_ADD, "ele_add")
+    comparison.add("croq_magic", lambda: ours(a, b))
     comparison.add("numba", lambda: compiled_python.ele_add(a, b, outs["numba"]))
     comparison.add("NumPy +", lambda: np.add(a, b, out=outs["NumPy +"]))
     agree(comparison, outs, a + b)
@@ -94,22 +106,26 @@ def small_add() -> harness.Comparison:
     return comparison
 
 
-DMA = {"C++ registers": "registers", "C++ direct": "direct", "C++ i-j-k": "ijk", "C++ i-k-j": "ikj"}
-SCALAR = {"C++ as written": "written", "C++ tiled": "tiled"}
+MATMUL = {
+    "dma": (
+        programs.DMA,
+        {"C++ registers": "registers", "C++ direct": "direct", "C++ i-j-k": "ijk", "C++ i-k-j": "ikj"},
+    ),
+    "scalar": (programs.SCALAR, {"C++ as written": "written", "C++ tiled": "tiled"}),
+}
 
 
 def main() -> None:
     options = harness.arguments(__doc__).parse_args()
-    cases = []
+    cases: list[tuple[str, Callable[[], harness.Comparison]]] = []
     for size in SIZES:
         label = "x".join(map(str, size))
         for name in TYPES:
-            cases.append((f"dma {name} {label}", lambda n=name, s=size: matmul("dma", DMA, "dma_matmul", n, s)))
-            cases.append(
-                (f"scalar {name} {label}", lambda n=name, s=size: matmul("scalar", SCALAR, "scalar_matmul", n, s))
-            )
+            for kind, (program, peers) in MATMUL.items():
+                make = partial(matmul, kind, program, peers, f"{kind}_matmul", name, size)
+                cases.append((f"{kind} {name} {label}", make))
     for name in TYPES:
-        cases.append((f"add {name}", lambda n=name: large_add(n)))
+        cases.append((f"add {name}", partial(large_add, name)))
     cases.append(("ele_add", small_add))
     done = [make().run(options.budget) for title, make in cases if options.only in title]
     harness.report(done, options.json)
