@@ -50,7 +50,7 @@ class Interrupted(KeyboardInterrupt):
     """Ctrl-C or the stop button ended a function while it ran; the message says which arrays it had begun to write."""
 
     def _render_traceback_(self) -> list[str]:
-        return [*user_frames(self), f"KeyboardInterrupt: {self}"]
+        return [*user_frames(self), *f"KeyboardInterrupt: {self}".split("\n")]
 
 
 def user_frames(error: BaseException) -> list[str]:

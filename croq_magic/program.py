@@ -76,6 +76,8 @@ class Program:
         self.functions: dict[str, TileFunction] = {
             name: TileFunction(function, self) for name, function in unit.functions.items()
         }
+        # As plain attributes, so that `program.matmul(...)` costs no more than a call. Our own names win.
+        self.__dict__.update((name, each) for name, each in self.functions.items() if not hasattr(Program, name))
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
@@ -98,10 +100,7 @@ class Program:
         return "\n\n".join(function.ir() for function in self.functions.values())
 
     def __getattr__(self, name: str) -> TileFunction:
-        functions = self.__dict__.get("functions", {})
-        if name in functions:
-            return functions[name]
-        known = ", ".join(functions) or "none"
+        known = ", ".join(self.__dict__.get("functions", ())) or "none"
         raise AttributeError(f"the program has no function {name!r} (its functions: {known})")
 
     def __dir__(self) -> list[str]:

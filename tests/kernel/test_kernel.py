@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,8 +19,8 @@ SCALE = "__co__ void scale(f32 [4]& v) {\n  parallel p by 4 { v.at(p) = v.at(p) 
 class Session:
     """A running kernel: `run` gives the messages that a cell causes, by type."""
 
-    def __init__(self, client: Any) -> None:
-        self.client = client
+    def __init__(self, client: Any, manager: Any) -> None:
+        self.client, self.manager = client, manager
 
     def run(self, code: str) -> dict[str, list[dict[str, Any]]]:
         messages: dict[str, list[dict[str, Any]]] = {}
@@ -44,7 +46,7 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Session]:
     folder = tmp_path_factory.mktemp("ipython")
     environment = dict(os.environ, IPYTHONDIR=str(folder), CROQ_CACHE_DIR=str(folder.parent.parent / "croq-cache"))
     manager, client = start_new_kernel(kernel_name="croqtile", startup_timeout=120, env=environment)
-    yield Session(client)
+    yield Session(client, manager)
     client.stop_channels()
     manager.shutdown_kernel(now=True)
 
@@ -82,6 +84,30 @@ def test_errors_name_the_line_of_the_cell(session: Session) -> None:
     assert error["ename"] == "CompileError"
     assert "cell:3:" in error["evalue"]
     assert not any(".py" in line for line in error["traceback"])
+
+
+def test_a_running_cell_is_interrupted(session: Session) -> None:
+    program = """__co__ void spin(f32 [4]& v, int n) {
+  parallel p by 4 {
+    foreach i in [n] { foreach j in [1000] { v.at(p) = v.at(p) * 0.5f + 1.0f; } }
+  }
+}
+"""
+    session.run("n = 1\nv = np.zeros(4, np.float32)")
+    assert "error" not in session.run(program)
+    session.run("n = 2_000_000_000")
+    times: dict[str, float] = {}
+
+    def stop() -> None:
+        times["asked"] = time.perf_counter()
+        session.manager.interrupt_kernel()
+
+    threading.Timer(0.5, stop).start()
+    (error,) = session.run(program)["error"]
+    assert time.perf_counter() - times["asked"] < 0.5
+    assert error["evalue"] == "spin was interrupted\n    `v` may be partly written"
+    assert error["traceback"] == ["KeyboardInterrupt: spin was interrupted", "    `v` may be partly written"]
+    assert session.value("1 + 1") == "2"
 
 
 def test_words_are_completed_and_explained(session: Session) -> None:
