@@ -92,10 +92,12 @@ class Definition:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Accesses:
-    """All accesses of a function, in program order; where its buffers are declared; how its scalars are made."""
+    """All accesses of a function, in program order; the axes around the declarations of buffers and scalars; how its
+    data-dependent scalars are made."""
 
     items: tuple[Access, ...]
     declared: dict[ir.Buffer, tuple[Axis, ...]]
+    scalars: dict[str, tuple[Axis, ...]]
     definitions: dict[str, list[Definition]]
 
     def of(self, buffer: ir.Buffer) -> list[Access]:
@@ -106,7 +108,7 @@ def collect(function: ir.Function) -> Accesses:
     """The accesses of a function whose regions have levels (after `map-levels`)."""
     collector = _Collector(function)
     collector.body(function.body)
-    return Accesses(tuple(collector.items), collector.declared, collector.definitions)
+    return Accesses(tuple(collector.items), collector.declared, collector.scalars, collector.definitions)
 
 
 def negated(condition: ir.Expr) -> ir.Expr:
@@ -117,6 +119,7 @@ class _Collector:
     def __init__(self, function: ir.Function) -> None:
         self.items: list[Access] = []
         self.declared: dict[ir.Buffer, tuple[Axis, ...]] = {}
+        self.scalars: dict[str, tuple[Axis, ...]] = {}
         self.definitions: dict[str, list[Definition]] = {}
         self.axes: tuple[Axis, ...] = ()
         self.conditions: tuple[ir.Expr, ...] = ()
@@ -203,17 +206,19 @@ class _Collector:
         self.conditions = saved
 
     def _scalar(self, s: ir.Let | ir.Assign) -> None:
+        if isinstance(s, ir.Let):
+            self.scalars[s.var.name] = self.axes
         if s.value is None:
             return
         inputs = tuple(self._loads(s, s.value))
         self.items += inputs
-        scalars = tuple(self._scalars(s.value))
+        scalars = tuple(self._changing(s.value))
         if not inputs and not scalars and s.var.name not in self.assigned:
             self.values[s.var] = substitute(s.value, self.values)
         else:
             self.definitions.setdefault(s.var.name, []).append(Definition(inputs, scalars, self.axes))
 
-    def _scalars(self, e: ir.Node) -> Iterator[str]:
+    def _changing(self, e: ir.Node) -> Iterator[str]:
         """Names of the scalars in an expression whose values come from data."""
         for node in walk(e):
             if isinstance(node, ir.Var) and (node.name in self.assigned or node.name in self.definitions):
@@ -226,7 +231,7 @@ class _Collector:
             values = (s.value,) if isinstance(s, ir.Store) or s.expected is None else (s.value, s.expected)
             inputs = tuple(self._loads(s, *values))
             self.items += (*inputs, *self._loads(s, *s.index))
-            scalars = tuple(name for v in values for name in self._scalars(v))
+            scalars = tuple(name for v in values for name in self._changing(v))
             plain = isinstance(s, ir.Store) and not s.op
             role = "store" if isinstance(s, ir.Store) else "atomic"
             mode = Mode.WRITE if plain else Mode.UPDATE
@@ -369,7 +374,7 @@ class _Collector:
             inputs: tuple[Access, ...] = (self._at(s, s.value, own, axes, Mode.READ, "span"),)
             scalars: tuple[str, ...] = ()
         else:
-            inputs, scalars = tuple(self._loads(s, s.value)), tuple(self._scalars(s.value))
+            inputs, scalars = tuple(self._loads(s, s.value)), tuple(self._changing(s.value))
         self.items += inputs
         mode = Mode.UPDATE if s.op else Mode.WRITE
         self.items.append(self._at(s, s.view, position, axes, mode, "span", (), inputs, scalars))
@@ -385,7 +390,7 @@ class _Collector:
                 passed.append(dataclasses.replace(element, notes=(*element.notes, "only the first element is known")))
             elif not isinstance(arg, ir.Fragment):
                 self._expressions(s, arg)
-        scalars = tuple(name for arg in s.args if isinstance(arg, ir.Expr) for name in self._scalars(arg))
+        scalars = tuple(name for arg in s.args if isinstance(arg, ir.Expr) for name in self._changing(arg))
         self.items += [
             dataclasses.replace(a, inputs=tuple(b for b in passed if b is not a), scalars=scalars) for a in passed
         ]

@@ -4,7 +4,7 @@ Coordinates of different dimensions mostly depend on different indices: in `lhs[
 on (px, c0) and columns on (tile_k, c1). The relation is therefore kept as a product of factors, each a table over the
 indices that some coordinates or conditions share; indices that nothing depends on only multiply counts. A table is
 evaluated by NumPy broadcasting. One with more than `limit` points is thinned to a sixteenth of that: a subset of the
-values of its longest axes, the first and the last always among them, so boxes of monotone maps stay exact; `exact` is
+values of its longest axes, the first and last few always among them, so boxes of monotone maps stay exact; `exact` is
 False then.
 """
 
@@ -81,11 +81,13 @@ class Chunks:
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Relation:
-    """An access over its domain. `free` gives the extents of axes that change neither coordinates nor conditions."""
+    """An access over its domain. `extents` counts each axis's values; `free` names the axes that change neither
+    coordinates nor conditions, with their extents."""
 
     access: Access
     shape: tuple[int, ...]
     factors: tuple[Factor, ...]
+    extents: dict[str, int]
     free: dict[str, int]
     starts: dict[str, int]
     notes: tuple[str, ...]
@@ -162,14 +164,21 @@ class Relation:
         return {name: table[name][order] for name in names}
 
 
-def relation(access: Access, values: Mapping[str, Value], limit: int = LIMIT) -> Relation:
-    """Evaluates an access; `values` gives every dimension and scalar parameter that it depends on."""
-    return _Builder(access, dict(values), limit).build()
+def relation(
+    access: Access, values: Mapping[str, Value], limit: int = LIMIT, at: Sequence[int] | None = None
+) -> Relation:
+    """Evaluates an access; `values` gives every dimension and scalar parameter that it depends on.
+
+    `at` keeps only the points that touch that element. A table that is too large is then not thinned but solved for
+    its longest axis, if the map is affine in it.
+    """
+    built = _Builder(access, dict(values), limit, at).build()
+    return built if at is None else built.select(at)
 
 
 class _Builder:
-    def __init__(self, access: Access, values: dict[str, Value], limit: int) -> None:
-        self.access, self.values, self.limit = access, values, limit
+    def __init__(self, access: Access, values: dict[str, Value], limit: int, at: Sequence[int] | None) -> None:
+        self.access, self.values, self.limit, self.at = access, values, limit, at
         self.ranges: dict[str, Ints] = {}
         self.conditions: list[tuple[ir.Expr, set[str]]] = []
         self.notes = list(access.notes)
@@ -199,9 +208,10 @@ class _Builder:
         if constant or any(not over for _, over in self.conditions):
             factors.append(self._constant(constant))
         used = set().union(*groups) if groups else set()
-        free = {name: len(r) for name, r in self.ranges.items() if name not in used}
+        extents = {name: len(r) for name, r in self.ranges.items()}
+        free = {name: n for name, n in extents.items() if name not in used}
         starts = {name: int(self.ranges[name][0]) if n else 0 for name, n in free.items()}
-        return Relation(self.access, shape, tuple(factors), free, starts, tuple(dict.fromkeys(self.notes)))
+        return Relation(self.access, shape, tuple(factors), extents, free, starts, tuple(dict.fromkeys(self.notes)))
 
     def _known(self, e: ir.Expr) -> bool:
         try:
@@ -250,10 +260,12 @@ class _Builder:
         """Broadcastable arrays of the axes' values, thinned to the limit, and their common shape."""
         chosen = [self.ranges[name] for name in names]
         limit = self.limit if math.prod(len(r) for r in chosen) <= self.limit else self.limit // 16
-        while math.prod(len(r) for r in chosen) > max(limit, 1 << len(chosen)):
+        while math.prod(len(r) for r in chosen) > max(limit, 16 ** len(chosen)):
             longest = max(range(len(chosen)), key=lambda i: len(chosen[i]))
             r = chosen[longest]
-            chosen[longest] = r[np.unique(np.linspace(0, len(r) - 1, max(2, len(r) // 2)).astype(np.int64))]
+            spread = np.linspace(0, len(r) - 1, max(2, len(r) // 2)).astype(np.int64)
+            ends = np.r_[0:4, len(r) - 2 : len(r)] if len(r) > 16 else np.array([0, len(r) - 1])
+            chosen[longest] = r[np.unique(np.r_[ends, spread])]
         shape = tuple(len(r) for r in chosen)
         arrays = {
             name: r.reshape([-1 if i == place else 1 for i in range(len(chosen))])
@@ -263,7 +275,12 @@ class _Builder:
 
     def _factor(self, group: set[str], coords: dict[int, ir.Expr]) -> Factor:
         names = [name for name in self.ranges if name in group]
-        grid, shape = self._grid(names)
+        dims = [d for d, e in coords.items() if (over := self._over(e)) and over <= group]
+        full = math.prod(len(self.ranges[name]) for name in names)
+        solved = None
+        if self.at is not None and full > self.limit:
+            solved = self._solve(names, [(coords[d], self.at[d]) for d in dims])
+        grid, shape = solved or self._grid(names)
         values = self.values | grid
         mask: np.ndarray | None = None
         for condition, over in self.conditions:
@@ -276,10 +293,35 @@ class _Builder:
             column = np.broadcast_to(np.asarray(v, np.int64), shape).ravel()
             return column if flat is None else column[flat]
 
-        dims = [d for d, e in coords.items() if (over := self._over(e)) and over <= group]
         evaluated = {d: table(numeric.value(coords[d], values)) for d in dims}
-        full = math.prod(len(self.ranges[name]) for name in names)
-        return Factor({name: table(grid[name]) for name in names}, evaluated, full, math.prod(shape))
+        tried = full if solved else math.prod(shape)
+        return Factor({name: table(grid[name]) for name in names}, evaluated, full, tried)
+
+    def _solve(
+        self, names: Sequence[str], equations: Sequence[tuple[ir.Expr, int]]
+    ) -> tuple[dict[str, Ints], tuple[int, ...]] | None:
+        """Candidates for the points where the expressions have the given values: the other axes' values enumerated,
+        the longest axis computed from the first expression that is affine in it. None where that cannot be done."""
+        longest = max(names, key=lambda name: len(self.ranges[name]))
+        others = [name for name in names if name != longest]
+        if math.prod(len(self.ranges[name]) for name in others) > self.limit:
+            return None
+        grid, shape = self._grid(others)
+        rows = math.prod(shape)
+        flat = {name: np.broadcast_to(v, shape).ravel() for name, v in grid.items()}
+        for e, target in equations:
+            zero, one, two = (
+                np.broadcast_to(np.asarray(numeric.value(e, self.values | flat | {longest: np.full(rows, v)})), rows)
+                for v in (0, 1, 2)
+            )
+            slope = one - zero
+            if (slope == 0).any() or (two - one != slope).any():
+                continue
+            candidate = (target - zero) // slope
+            values = self.ranges[longest]
+            good = (candidate * slope == target - zero) & np.isin(candidate, values)
+            return {longest: candidate[good]} | {n: v[good] for n, v in flat.items()}, (int(good.sum()),)
+        return None
 
     def _constant(self, coords: dict[int, ir.Expr]) -> Factor:
         """Coordinates and conditions that depend on no axis: one row, or none."""

@@ -1,0 +1,65 @@
+"""`Diagram`, what every function of this package returns: a picture, the values it shows, and the same in words."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from croq_magic.viz import theme
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+DPI = 160
+
+
+class Diagram:
+    """A diagram of a tileflow function.
+
+    `data` holds what it shows as plain values and NumPy arrays; `text` says the same in words, always alike for the
+    same program; `figure` is a matplotlib figure, drawn at first use. In a notebook the diagram shows itself.
+    """
+
+    def __init__(
+        self, title: str, data: dict[str, Any], text: str, draw: Callable[[theme.Theme], Figure], style: theme.Theme
+    ) -> None:
+        self.title, self.data, self.text = title, data, text
+        self._draw, self._theme = draw, style
+
+    @cached_property
+    def figure(self) -> Figure:
+        return self._draw(self._theme)
+
+    def __repr__(self) -> str:
+        return f"<{self.title}>"
+
+    def __str__(self) -> str:
+        return self.text
+
+    def save(self, path: str | Path, dpi: int = DPI) -> Path:
+        """Writes the picture; the name's ending chooses the format (png, svg, pdf)."""
+        path = Path(path)
+        self.figure.savefig(path, dpi=dpi, facecolor=self.figure.get_facecolor())
+        return path
+
+    def png(self, dpi: int = DPI) -> bytes:
+        return self._rendered("png", dpi)
+
+    def svg(self) -> str:
+        return self._rendered("svg", DPI).decode()
+
+    def _rendered(self, form: str, dpi: int) -> bytes:
+        buffer = io.BytesIO()
+        metadata: dict[str, Any] = {"Software": None} if form == "png" else {"Date": None}
+        facecolor = self.figure.get_facecolor()
+        self.figure.savefig(buffer, format=form, dpi=dpi, facecolor=facecolor, metadata=metadata)
+        return buffer.getvalue()
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> tuple[dict[str, Any], dict[str, Any]]:
+        """For IPython: the picture at its size in CSS pixels, and the text for where pictures cannot be shown."""
+        width, height = self.figure.get_size_inches() * 96
+        size = {"width": round(width), "height": round(height)}
+        return {"image/png": self.png(), "text/plain": self.text}, {"image/png": size}
