@@ -14,6 +14,8 @@ import numpy as np
 
 from croq_magic import arguments
 from croq_magic.compiler import evaluate, ir
+from croq_magic.compiler.codes import CODES
+from croq_magic.compiler.diagnostics import excerpt
 from croq_magic.compiler.text import format_expr
 from croq_magic.errors import BindError, CheckError
 
@@ -41,12 +43,14 @@ def signature_text(function: ir.Function) -> str:
 class Plan:
     """What is known once the extents (and the scalars that extents depend on) are: checked once, then reused.
 
-    `ready` is what launches the function built for these extents, once it is built.
+    `warnings` are the texts of entry checks that only warn. `ready` is what launches the function built for these
+    extents, once it is built.
     """
 
     dims: Mapping[str, int]
     result_shape: Shape | None
     result_dtype: np.dtype[Any] | None
+    warnings: list[str] = dataclasses.field(default_factory=list)
     ready: Callable[[Sequence[Any], Mapping[str, int], Any], Any] | None = None
 
     def new_result(self) -> np.ndarray | None:
@@ -206,8 +210,7 @@ class Binder:
         dims = self._dims(shapes)
         environment = {**dims, **self._scalar_values(values)}
         ordered = [environment[dim.name] for dim in self.function.dims] + [environment[n] for n in self._scalars]
-        for check in self.function.checks:
-            self._entry_check(check, ordered)
+        warned = [self._entry_check(check, ordered) for check in self.function.checks]
         shape = None
         if self._result_shape is not None:
             shape = tuple(int(extent) for extent in self._result_shape(*ordered))
@@ -216,7 +219,8 @@ class Binder:
                     where = f"{self.function.name}: extent `{format_expr(expression)}`"
                     raise CheckError(f"{where} is {extent}; extents are at least 1 [RTA03]")
         result = self.function.result
-        return Plan(dims, shape, arguments.numpy_dtype(result.dtype) if result else None)
+        dtype = arguments.numpy_dtype(result.dtype) if result else None
+        return Plan(dims, shape, dtype, [text for text in warned if text])
 
     def _dims(self, shapes: Sequence[Shape]) -> dict[str, int]:
         """Values of the symbolic dimensions; every occurrence must agree (RTA01)."""
@@ -239,15 +243,24 @@ class Binder:
                     )
         return {name: actual for name, (actual, _, _) in seen.items()}
 
-    def _entry_check(self, check: ir.Assert, ordered: Sequence[Any]) -> None:
+    def _entry_check(self, check: ir.Assert, ordered: Sequence[Any]) -> str | None:
+        """Raises `CheckError` for a check that fails; one that only warns gives its text."""
         try:
             holds = self._compile([check.condition])(*ordered)[0]
         except ZeroDivisionError:
             holds = False
         if holds:
-            return
+            return None
         shown = []
         for value in check.values:
-            shown.append(f"{format_expr(value)} = {self._compile([value])(*ordered)[0]}")
+            if not isinstance(value, ir.Const):
+                shown.append(f"{format_expr(value)} = {self._compile([value])(*ordered)[0]}")
         facts = f" ({', '.join(shown)})" if shown else ""
-        raise CheckError(f"{self.function.name}: {check.message}{facts} [{check.code}]")
+        text, span = f"{self.function.name}: {check.message}{facts} [{check.code}]", check.span
+        warns = CODES[check.code].severity == "warning"
+        if span is not None:
+            kind = "warning: " if warns else ""
+            text = "\n".join([f"{span.name}:{span.line}:{span.column}: {kind}{text}", *excerpt(span)])
+        if warns:
+            return text
+        raise CheckError(text)

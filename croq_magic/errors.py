@@ -46,6 +46,10 @@ class OptionError(CroqError):
     """The options of a `%%croqtile` line are wrong."""
 
 
+class ShapeWarning(UserWarning):
+    """The extents of arguments are legal, but probably not what is meant: chunks that leave a remainder out."""
+
+
 class Interrupted(KeyboardInterrupt):
     """Ctrl-C or the stop button ended a function while it ran; the message says which arrays it had begun to write."""
 
@@ -62,8 +66,9 @@ def user_frames(error: BaseException) -> list[str]:
     machinery = {"IPython", "ipykernel", "traitlets", "decorator"}
     lines: list[str] = []
     for frame in traceback.extract_tb(error.__traceback__):
-        parts = frame.filename.replace(os.sep, "/").split("/")
-        if frame.filename.startswith((ours, "<tileflow")) or machinery.intersection(parts):
+        if frame.filename.startswith((ours, "<tileflow")):
+            break  # from here on it is our code and what that calls
+        if machinery.intersection(frame.filename.replace(os.sep, "/").split("/")):
             continue
         text = frame.line or ""
         if text.startswith("get_ipython()."):

@@ -138,6 +138,7 @@ class CroqtileMagics(Magics):
         """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
         function = self._chosen(program, settings)
         if function is None:
+            print("The cell has no tileflow function (__co__): there is nothing to run.")
             return None
         if settings.no_run:
             self._draw(function, settings, None)
@@ -153,6 +154,8 @@ class CroqtileMagics(Magics):
             self._draw(function, settings, None)
             return None
         bound = function.binder.bind(values, expressions)
+        for text in bound.plan.warnings:
+            print(text, file=sys.stderr)
         clock.time("compiled", function.build, bound)
         value = clock.time("ran", function.run, bound)
         self._tell_modified(bound, expressions)

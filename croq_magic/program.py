@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from croq_magic.errors import CheckError, Interrupted
+from croq_magic.errors import CheckError, Interrupted, ShapeWarning
 
 if TYPE_CHECKING:
     from croq_magic.binding import Bound
@@ -169,10 +170,14 @@ class TileFunction:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if not kwargs and len(args) == self._count:
             return self._fast(*args)
-        return self._slow(*self.binder.arrange(args, kwargs))
+        return self._fast(*self.binder.arrange(args, kwargs))
 
     def _slow(self, *values: Any) -> Any:
-        return self.run(self.binder.bind(values))
+        bound = self.binder.bind(values)
+        if bound.plan.ready is None:
+            for text in bound.plan.warnings:
+                warnings.warn(text, ShapeWarning, stacklevel=4)
+        return self.run(bound)
 
     def run(self, bound: Bound) -> Any:
         """Runs the function on arguments that are already bound."""

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -197,6 +198,33 @@ def test_the_short_way_checks_as_the_long_one() -> None:
     v.flags.writeable = False
     with pytest.raises(croq.BindError, match="read-only"):
         program.spin(v, 1)
+
+
+def test_a_remainder_is_warned_about_once_the_extents_are_known() -> None:
+    program = croq.compile("""
+__co__ void scale(f32 [M]& x) {
+  parallel p by 4 : block {
+    t = dma.copy x.chunkat(p) => shared;
+    parallel q by [M / 4] : thread { t.data.at(q) = t.data.at(q) * 2.0f; }
+    dma.copy t => x.chunkat(p);
+  }
+}
+""")
+    x = np.ones(12, np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program.scale(x)
+    np.testing.assert_array_equal(x, np.full(12, 2))
+    x = np.ones(10, np.float32)
+    with pytest.warns(UserWarning, match=r"cell:4:.*M is not a multiple of 4") as caught:
+        program.scale(x)
+    assert caught[0].filename == __file__
+    np.testing.assert_array_equal(x, [2] * 8 + [1] * 2)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        program.scale(x)
+    with pytest.raises(croq.CheckError, match=r"cell:4:.*scale: .*M = 3"):
+        program.scale(np.ones(3, np.float32))
 
 
 def test_results_are_new_arrays() -> None:

@@ -158,6 +158,24 @@ def test_settings(shell: InteractiveShell, run: Any, capsys: Any) -> None:
     run("--no-run -t cpu", ADD)
 
 
+def test_a_cell_without_a_tileflow_function(run: Any, capsys: Any) -> None:
+    assert run("-t cpu", "__device__ int twice(int x) { return 2 * x; }") is None
+    assert "no tileflow function" in capsys.readouterr().out
+
+
+def test_warnings_of_extents_are_shown(shell: InteractiveShell, run: Any, capsys: Any) -> None:
+    shell.push({"v": np.ones(10, np.float32)})
+    run(
+        "-t cpu",
+        """__co__ void touch(f32 [M]& v) {
+  parallel p by 4 : block { t = dma.copy v.chunkat(p) => shared; dma.copy t => v.chunkat(p); }
+}""",
+    )
+    shown = capsys.readouterr()
+    assert "cell:3:" in shown.err and "warning" in shown.err and "M = 10" in shown.err
+    assert ".py" not in shown.err
+
+
 def test_emit(run: Any, capsys: Any) -> None:
     run("-t cpu --no-run --emit ir", ADD)
     assert "output" in capsys.readouterr().out
