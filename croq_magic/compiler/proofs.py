@@ -1,7 +1,6 @@
 """Is an index in range? Three outcomes: proven (no code), disproven (an error with a witness), unknown (a check).
 
-`Facts` is what holds at one place of a program: the conditions that dominate it, the values of immutable scalars, the
-indices around it. `judge` asks the cheap reasoners first: intervals, one dominating condition at a time, and corners
+`judge` asks the cheap reasoners first: intervals, one dominating condition at a time, and corners
 (an expression that is monotone in an index takes its extreme at an end of it, which also decides products such as
 `p*(M/16)`). Only then it asks isl.
 
@@ -16,8 +15,10 @@ import enum
 from collections.abc import Iterable, Mapping
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.presburger import Problem, fits, range_of
-from croq_magic.compiler.visit import rewrite, substitute, walk
+from croq_magic.compiler.facts import Facts, conjunction, depends_on_run, may_wrap, names_in
+from croq_magic.compiler.presburger import Problem
+from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import substitute, walk
 
 _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _INDICES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
@@ -43,98 +44,6 @@ PROVEN = Verdict(Outcome.PROVEN)
 UNKNOWN = Verdict(Outcome.UNKNOWN)
 
 
-@dataclasses.dataclass(frozen=True)
-class Facts:
-    """What holds at one place. `conditions` are (expression, truth) pairs; `guarded` says that control may not pass
-    here for every value of the indices; `steps` holds start and step of loops that skip values."""
-
-    conditions: tuple[tuple[ir.Expr, bool], ...] = ()
-    guarded: bool = False
-    values: Mapping[str, ir.Expr] = dataclasses.field(default_factory=dict)
-    steps: Mapping[str, tuple[ir.Expr, int]] = dataclasses.field(default_factory=dict)
-
-    def assume(self, condition: ir.Expr, truth: bool = True, guard: bool = True) -> Facts:
-        """With a condition that holds (or, if not `truth`, does not hold); `guard` if control depends on it."""
-        found = [
-            (part, positive)
-            for part, positive in _conjunction(self.resolve(condition), truth)
-            if not any(isinstance(node, ir.Load) or _may_wrap(node) for node in walk(part))
-        ]
-        return dataclasses.replace(self, conditions=self.conditions + tuple(found), guarded=self.guarded or guard)
-
-    def behind_a_guard(self) -> Facts:
-        return self if self.guarded else dataclasses.replace(self, guarded=True)
-
-    def forget(self, names: Iterable[str]) -> Facts:
-        """Without what is known of variables that get new values."""
-        lost = set(names)
-        if not lost:
-            return self
-        kept = tuple(c for c in self.conditions if lost.isdisjoint(_names(c[0])))
-        values = {n: e for n, e in self.values.items() if n not in lost and lost.isdisjoint(_names(e))}
-        return dataclasses.replace(self, conditions=kept, values=values)
-
-    def let(self, var: ir.Var, value: ir.Expr) -> Facts:
-        """With an immutable integer whose value is arithmetic that does not wrap."""
-        if not (var.dtype.is_integer and value.dtype.is_integer):
-            return self
-        resolved = self.resolve(value)
-        if any(isinstance(node, ir.Load) or _may_wrap(node) for node in walk(resolved)):
-            return self
-        wide = var.dtype.is_signed and var.dtype.bits >= 32
-        if fits(resolved, var.dtype) or (wide and not _free(resolved)):
-            return dataclasses.replace(self, values={**self.values, var.name: resolved})
-        return self
-
-    def loop(self, s: ir.For) -> Facts:
-        """Inside a loop."""
-        return self if s.step == 1 else dataclasses.replace(self, steps={**self.steps, s.var.name: (s.start, s.step)})
-
-    def resolve(self, e: ir.Expr) -> ir.Expr:
-        """The expression with the values of immutable scalars in place and conversions that change nothing dropped."""
-
-        def change(node: ir.Node) -> ir.Node | None:
-            if isinstance(node, ir.Var):
-                return self.values.get(node.name)
-            if isinstance(node, ir.Cast) and node.dtype.is_integer and node.operand.dtype.is_integer:
-                low, high = range_of(node.operand.dtype)
-                least, most = node.dtype.range
-                widens = low is not None and high is not None and least <= low and high <= most
-                return node.operand if widens or fits(node.operand, node.dtype) else None
-            return None
-
-        return rewrite(e, change)
-
-
-def _conjunction(e: ir.Expr, truth: bool) -> Iterable[tuple[ir.Expr, bool]]:
-    if isinstance(e, ir.Unary) and e.op == "!":
-        yield from _conjunction(e.operand, not truth)
-    elif isinstance(e, ir.Binary) and e.op == ("&&" if truth else "||"):
-        yield from _conjunction(e.left, truth)
-        yield from _conjunction(e.right, truth)
-    elif isinstance(e, ir.Binary):
-        yield e, truth
-
-
-def _names(e: ir.Node) -> set[str]:
-    return {node.name for node in walk(e) if isinstance(node, ir.Var)}
-
-
-def _free(e: ir.Expr) -> bool:
-    """Whether an expression depends on a value that only the running program knows."""
-    roles = (ir.Role.PARAM, ir.Role.LET, ir.Role.MUTABLE)
-    return any(isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.role in roles) for n in walk(e))
-
-
-def _may_wrap(e: ir.Node) -> bool:
-    """Whether arithmetic outside an index, which has a width, may differ from that of mathematical integers."""
-    if not (isinstance(e, ir.Binary) and e.op in ("+", "-", "*", "<<") and e.dtype.is_integer):
-        return False
-    if fits(e, e.dtype):
-        return False
-    return not e.dtype.is_signed or _free(e)
-
-
 # ------------------------------------------------------------------------------------------------------- corners
 
 
@@ -154,27 +63,28 @@ def least(e: ir.Expr, facts: Facts) -> Corner | None:
     p = integers.poly(e)
     while True:
         indices = [a for a in p.atoms() if isinstance(a, ir.Var) and a.role in _INDICES]
-        hidden = {n for a in p.atoms() if not isinstance(a, ir.Var) for n in _index_names(a)}
+        hidden = {n for a in p.atoms() if not isinstance(a, ir.Var) for n in _indexnames_in(a)}
         if hidden:
             return None
         if not indices:
             break
-        bounds = {v: _index_names(v.lower) | _index_names(v.upper) for v in indices}
+        bounds = {v: _indexnames_in(v.lower) | _indexnames_in(v.upper) for v in indices}
         var = next((v for v in indices if all(v.name not in names for names in bounds.values())), None)
         end = None if var is None else _end(p, var, facts)
         if var is None or end is None:
             return None
         place.append((var, end))
         p = integers.poly(substitute(integers.expr(p), {var: end}))
-    resolved: dict[ir.Var, ir.Expr] = {}
+    found: dict[ir.Var, ir.Expr] = {}
     for var, end in reversed(place):
-        resolved[var] = integers.simplify(substitute(end, resolved))
-    attained = all(_runs(v, resolved) for v, _ in place)
+        found[var] = integers.simplify(substitute(end, found))
+    resolved = {var: found[var] for var, _ in place}
+    attained = all(_runs(v, resolved, facts) for v, _ in place)
     attained = attained and all(isinstance(a, ir.Var) and a.role is not ir.Role.MUTABLE for a in p.atoms())
     return Corner(integers.expr(p), tuple(resolved.items()), attained)
 
 
-def _index_names(e: ir.Expr | None) -> set[str]:
+def _indexnames_in(e: ir.Expr | None) -> set[str]:
     if e is None:
         return set()
     return {n.name for n in walk(e) if isinstance(n, ir.Var) and n.role in _INDICES}
@@ -202,13 +112,23 @@ def _end(p: integers.Poly, var: ir.Var, facts: Facts) -> ir.Expr | None:
     return None
 
 
-def _runs(var: ir.Var, values: Mapping[ir.Var, ir.Expr]) -> bool:
+def _runs(var: ir.Var, values: Mapping[ir.Var, ir.Expr], facts: Facts) -> bool:
     """Whether an index takes a value at all, the other indices given."""
     if var.lower is None or var.upper is None:
         return False
     trips = substitute(integers.sub(var.upper, var.lower), dict(values))
     low, _ = integers.interval(trips)
-    return low is not None and low >= 1
+    return (low is not None and low >= 1) or _implied(integers.sub(trips, integers.ONE), facts)
+
+
+def enter(s: ir.For, facts: Facts) -> Facts:
+    """What holds inside a loop."""
+    if s.step != 1:
+        facts = dataclasses.replace(facts, steps={**facts.steps, s.var.name: (s.start, s.step)})
+    trips = integers.sub(s.stop, s.start)
+    if not _at_least_zero(integers.sub(trips, integers.ONE), facts):
+        facts = dataclasses.replace(facts, trips=(*facts.trips, facts.resolve(trips)))
+    return facts
 
 
 # ------------------------------------------------------------------------------------------------------ judgement
@@ -226,7 +146,7 @@ def judge(index: ir.Expr, extent: ir.Expr, facts: Facts) -> Verdict:
             corner = least(target, facts)
             if corner is not None and corner.attained and _negative(corner.value):
                 return _reached(e, corner)
-    if facts.conditions or _needs_isl(e) or _needs_isl(size) or not _names(e).isdisjoint(facts.steps):
+    if facts.conditions or _needs_isl(e) or _needs_isl(size) or not names_in(e).isdisjoint(facts.steps):
         return _ask(e, size, facts)
     return _estimate(e, size)
 
@@ -244,16 +164,23 @@ def _at_least_zero(target: ir.Expr, facts: Facts) -> bool:
     low, _ = integers.interval(target)
     if low is not None and low >= 0:
         return True
-    for condition, truth in facts.conditions:
-        for fact in _differences(condition, truth):
-            low, _ = integers.interval(integers.sub(target, fact))
-            if low is not None and low >= 0:
-                return True
+    if _implied(target, facts):
+        return True
     corner = least(target, facts)
     if corner is None or not corner.place:
         return False
     low, _ = integers.interval(corner.value)
     return low is not None and low >= 0
+
+
+def _implied(target: ir.Expr, facts: Facts) -> bool:
+    """Whether one condition alone makes an expression at least 0."""
+    for condition, truth in facts.conditions:
+        for fact in _differences(condition, truth):
+            low, _ = integers.interval(integers.sub(target, fact))
+            if low is not None and low >= 0:
+                return True
+    return False
 
 
 def _differences(e: ir.Expr, truth: bool) -> Iterable[ir.Expr]:
@@ -288,14 +215,15 @@ def _reached(e: ir.Expr, corner: Corner) -> Verdict:
 
 
 def _needs_isl(e: ir.Expr) -> bool:
-    """Whether isl knows more of an expression than its interval does."""
+    """Whether isl knows more of an expression than its interval does. Without conditions it knows no more of values
+    that only the running program has."""
     for atom in integers.poly(e).atoms():
         if isinstance(atom, ir.Var):
-            if atom.role in (ir.Role.DIM, ir.Role.PARAM):
+            if atom.role is ir.Role.DIM:
                 return True
             if any(bound is not None and integers.value(bound) is None for bound in (atom.lower, atom.upper)):
                 return True
-        elif not isinstance(atom, ir.Load) and _names(atom):
+        elif names_in(atom) and not depends_on_run(atom):
             return True
     return False
 
@@ -378,25 +306,74 @@ def _evaluate(e: ir.Expr, values: Mapping[str, int]) -> int | None:
 # ------------------------------------------------------------------------------------------------- requirements
 
 
-def requirements(index: ir.Expr, extent: ir.Expr, facts: Facts) -> tuple[ir.Expr, ...] | None:
-    """What must be at least 0 for the index to be in range, over dimensions and scalar parameters alone; None if that
-    does not decide it. For unguarded code only: then these can be checked when arguments are bound."""
-    if facts.guarded:
+def requirements(index: ir.Expr, extent: ir.Expr, facts: Facts) -> ir.Expr | None:
+    """A condition over dimensions and scalar parameters alone that holds exactly if the index stays in range; None if
+    there is none. Such a condition can be checked when arguments are bound."""
+    if facts.guarded or not all(map(_of_arguments, facts.trips)):
         return None
     e, size = facts.resolve(index), facts.resolve(extent)
-    needed = []
+    result: ir.Expr | None = None
     for target in (e, integers.sub(integers.sub(size, integers.ONE), e)):
         if _at_least_zero(target, facts):
             continue
         corner = least(target, facts)
-        if corner is None or not corner.attained:
+        if corner is None or not _of_arguments(corner.value):
             return None
-        roles = {node.role for node in walk(corner.value) if isinstance(node, ir.Var)}
-        if not roles <= {ir.Role.DIM, ir.Role.PARAM} or _free_loads(corner.value):
+        idle = [*facts.trips]
+        for var, _ in corner.place:
+            if not _runs(var, dict(corner.place), facts):
+                assert var.lower is not None and var.upper is not None
+                idle.append(substitute(integers.sub(var.upper, var.lower), dict(corner.place)))
+        if not all(map(_of_arguments, idle)):
             return None
-        needed.append(corner.value)
-    return tuple(needed)
+        needed: ir.Expr = ir.Binary(">=", corner.value, integers.ZERO, BOOL)
+        for trips in dict.fromkeys(idle):
+            needed = ir.Binary("||", ir.Binary("<=", trips, integers.ZERO, BOOL), needed, BOOL)
+        result = needed if result is None else ir.Binary("&&", result, needed, BOOL)
+    return result
 
 
-def _free_loads(e: ir.Expr) -> bool:
-    return any(isinstance(node, ir.Load) for node in walk(e))
+def _of_arguments(e: ir.Expr) -> bool:
+    """Whether an expression depends on dimensions and scalar parameters alone."""
+    nodes = list(walk(e))
+    roles = {node.role for node in nodes if isinstance(node, ir.Var)}
+    return roles <= {ir.Role.DIM, ir.Role.PARAM} and not any(isinstance(node, ir.Load) for node in nodes)
+
+
+# ------------------------------------------------------------------------------------------------- any condition
+
+
+def decide(condition: ir.Expr, facts: Facts) -> bool | None:
+    """Whether a condition always or never holds where `facts` do; None if neither is known."""
+    resolved = facts.resolve(condition)
+    if isinstance(resolved, ir.Const):
+        return bool(resolved.value)
+    if any(isinstance(node, ir.Load) or may_wrap(node) for node in walk(resolved)):
+        return None
+    if _certain(resolved, True, facts):
+        return True
+    if _certain(resolved, False, facts):
+        return False
+    if not facts.conditions and (depends_on_run(resolved) or not names_in(resolved)):
+        return None
+    base = _situation((resolved,), facts)
+    for truth in (True, False):
+        opposite = base.copy()
+        text = opposite.condition(resolved, not truth)
+        if text is not None:
+            opposite.require(text)
+            if opposite.empty():
+                return truth if base.empty() is False else None
+    return None
+
+
+def _certain(e: ir.Expr, truth: bool, facts: Facts) -> bool:
+    """Whether each comparison of a conjunction holds by intervals, corners and single conditions."""
+    parts = list(conjunction(e, truth))
+    for part, positive in parts:
+        if isinstance(part, ir.Binary) and part.op == ("==" if positive else "!="):
+            return False
+        needed = list(_differences(part, positive))
+        if not needed or not all(_at_least_zero(n, facts) for n in needed):
+            return False
+    return bool(parts)

@@ -9,10 +9,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.facts import Facts
 from croq_magic.compiler.presburger import Problem
-from croq_magic.compiler.proofs import Facts, Outcome, judge, requirements
+from croq_magic.compiler.proofs import Outcome, decide, enter, judge, requirements
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL, S8, S32, S64, U8, U32
+from croq_magic.compiler.visit import substitute
 from tests.compiler.expressions import conditions, evaluate, expressions, points, var
 from tests.ir_builders import buffer, compose, const, dim, index
 
@@ -160,7 +162,7 @@ def test_conversions_that_change_nothing() -> None:
 def test_loops_with_steps() -> None:
     i = index("i", 16)
     loop = ir.For(i, const(0), const(16), 4, ())
-    facts = Facts().loop(loop)
+    facts = enter(loop, Facts())
     assert outcome(integers.add(i, const(3)), 16, facts) is PROVEN
     assert outcome(integers.add(i, const(4)), 16, facts) is DISPROVEN
     assert outcome(integers.add(i, const(4)), 16, Facts()) is DISPROVEN
@@ -186,14 +188,42 @@ def test_tiles_of_symbolic_extents() -> None:
     assert outcome(integers.sub(M, const(1)), M) is PROVEN
 
 
+def needs(e: ir.Expr, size: int, facts: Facts | None = None) -> str | None:
+    condition = requirements(e, const(size), facts or Facts())
+    return None if condition is None else format_expr(condition)
+
+
 def test_what_is_needed_of_parameters() -> None:
+    n, m = (ir.Var(name, S32, ir.Role.PARAM) for name in "nm")
+    assert needs(integers.add(n, index("i", 4)), 8) == "n >= 0 && -n + 4 >= 0"
+    assert needs(n, 8, Facts().assume(less(X, 3))) is None
+    assert needs(ir.Var("k", S32, ir.Role.MUTABLE), 8) is None
+    assert needs(index("i", n), 8) == "n <= 0 || -n + 8 >= 0"
+    positive = Facts().assume(less(n, 1, ">="), guard=False)
+    assert needs(index("i", n), 8, positive) == "-n + 8 >= 0"
+    around = enter(ir.For(index("j", m), const(0), m, 1, ()), Facts())
+    assert needs(n, 8, around) == "(m <= 0 || n >= 0) && (m <= 0 || -n + 7 >= 0)"
+
+
+@settings(max_examples=100, deadline=None)
+@given(expressions((P, Q, var("n", -20, 20, ir.Role.PARAM)), depth=2), st.integers(1, 9))
+def test_requirements_are_exact(e: ir.Expr, size: int) -> None:
     n = ir.Var("n", S32, ir.Role.PARAM)
-    i = index("i", 4)
-    needed = requirements(integers.add(n, i), const(8), Facts())
-    assert needed is not None
-    assert [format_expr(e) for e in needed] == ["n", "-n + 4"]
-    assert requirements(n, const(8), Facts().assume(less(X, 3))) is None
-    assert requirements(ir.Var("k", S32, ir.Role.MUTABLE), const(8), Facts()) is None
+    e = substitute(e, {var("n", -20, 20, ir.Role.PARAM): n})
+    condition = requirements(e, const(size), Facts())
+    if condition is not None:
+        for value in range(-20, 20):
+            inside = all(0 <= evaluate(e, {**point, "n": value}) < size for point in points((P, Q)))
+            assert bool(evaluate(condition, {"n": value})) is inside
+
+
+@settings(max_examples=150, deadline=None)
+@given(conditions(VARIABLES), conditions(VARIABLES))
+def test_decisions(condition: ir.Expr, known: ir.Expr) -> None:
+    found = {bool(evaluate(condition, point)) for point in POINTS if evaluate(known, point)}
+    decided = decide(condition, Facts().assume(known))
+    if decided is not None:
+        assert found <= {decided}
 
 
 def test_hard_questions_end() -> None:

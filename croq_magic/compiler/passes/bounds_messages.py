@@ -63,6 +63,24 @@ def subscript(report: Report, span: Span | None, view: ir.View, index: ir.Expr, 
     report.error("VEW13", f"{what}, valid range is [0, {count})", span, notes=_where(verdict))
 
 
+_COMPILE_TIME = {"RTA05": "VEW12", "RTA07": "DMA14"}
+
+
+def assertion(
+    report: Report, span: Span | None, check: ir.Assert, ranged: tuple[ir.Expr, ir.Expr], verdict: Verdict
+) -> None:
+    """A range check that the program inserts and that fails for sure: the code of the compile-time error."""
+    if span is None:
+        return
+    index, _ = ranged
+    head, comma, rest = check.message.partition(", valid range")
+    reached = " is always outside" if verdict.reached is None else f" reaches {verdict.reached}"
+    if integers.value(index) is not None:
+        reached = ""
+    message = f"{head}{reached}{comma}{rest}"
+    report.error(_COMPILE_TIME.get(check.code, check.code), message, span, notes=_where(verdict))
+
+
 def extent_text(extent: ir.Expr) -> str:
     return format_expr(integers.simplify(extent))
 

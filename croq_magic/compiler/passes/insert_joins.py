@@ -19,7 +19,7 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Access, Mode, Who, of_statement, of_view
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.map_limits import threads_per_block
-from croq_magic.compiler.passes.structure import bodies, map_kernels, map_regions
+from croq_magic.compiler.passes.structure import bodies, ends, map_kernels, map_regions
 from croq_magic.compiler.visit import walk
 
 Level = ir.Level
@@ -146,14 +146,14 @@ class _Joiner:
         again = own if isinstance(s, ir.While) else ()
         body, last, barrier = flow.body, flow.last, flow.barrier
         need = None if _once(s) else self.conflict(flow.last, _merge(again, flow.first), next_iteration=True)
-        leaves = _leaves(s.body)
+        early = _leaves_early(s.body)
         if need is not None:
             join = ir.Barrier(need.scope, need.reason)
-            body = (join, *body) if leaves else (*body, join)
+            body = (join, *body) if early else (*body, join)
             whole = need.scope is Level.BLOCK
             barrier = barrier or whole
-            last = last if leaves else () if whole else _after(last, need.scope)
-        if leaves:
+            last = last if early else () if whole else _after(last, need.scope)
+        if early:
             last, barrier = self.everything(s.body), False
         runs = isinstance(s, ir.For) and _certain(s)
         first = _merge(own, flow.first)
@@ -247,12 +247,15 @@ def _after(pending: Accesses, scope: Level) -> Accesses:
     return _merge(tuple(dataclasses.replace(a, ordered=True) for a in pending))
 
 
-def _leaves(body: ir.Body) -> bool:
-    """Whether an iteration may end early or end the loop."""
+def _leaves_early(body: ir.Body) -> bool:
+    """Whether an iteration may end early or end the loop; inner loops keep their own `break` and `continue`."""
     for s in body:
         if isinstance(s, (ir.Break, ir.Continue, ir.Yield)):
             return True
-        if not isinstance(s, (ir.For, ir.While, ir.Region)) and any(_leaves(inner) for inner in bodies(s)):
+        if isinstance(s, (ir.For, ir.While)):
+            if ends(s.body):
+                return True
+        elif not isinstance(s, ir.Region) and any(_leaves_early(inner) for inner in bodies(s)):
             return True
     return False
 

@@ -15,10 +15,11 @@ import dataclasses
 from typing import ClassVar, TypeVar
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.facts import Facts
 from croq_magic.compiler.passes import bounds_messages as messages
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.structure import bodies
-from croq_magic.compiler.proofs import Facts, Outcome, Verdict, judge, requirements
+from croq_magic.compiler.passes.structure import assigned, ends, leaves
+from croq_magic.compiler.proofs import Outcome, Verdict, decide, enter, judge, requirements
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
@@ -69,13 +70,13 @@ class _Prover:
             waiting, self.asserts = self.asserts, {}
             new, facts = self.statement(statement, facts)
             self.place = outer
-            out += [*self.asserts, new]
+            out += [*self.asserts, *([] if new is None else [new])]
             self.asserts = waiting
         changed = len(out) != len(body) or any(a is not b for a, b in zip(out, body, strict=True))
         return (tuple(out) if changed else body), facts
 
-    def statement(self, s: ir.Stmt, facts: Facts) -> tuple[ir.Stmt, Facts]:
-        """The statement with its checks, and what holds after it."""
+    def statement(self, s: ir.Stmt, facts: Facts) -> tuple[ir.Stmt | None, Facts]:
+        """The statement with its checks (None if nothing is left of it), and what holds after it."""
         match s:
             case ir.Launch():
                 region, _ = self.statement(s.kernel.region, facts)
@@ -84,31 +85,47 @@ class _Prover:
                 assert isinstance(region, ir.Region)
                 return dataclasses.replace(s, kernel=dataclasses.replace(s.kernel, region=region)), facts
             case ir.Region():
-                inner = facts.forget(_assigned(s.body))
+                inner = facts.forget(assigned(s.body))
                 return self.nest(s, s.body, inner), inner
             case ir.For():
                 s = _with(s, start=self.expr(s.start, facts), stop=self.expr(s.stop, facts))
-                after = facts.forget(_assigned(s.body))
-                inner = after.loop(s)
-                new = self.nest(s, s.body, inner.behind_a_guard() if _leaves(s.body) else inner)
-                return new, after.behind_a_guard() if _ends(s.body) else after
+                after = facts.forget(assigned(s.body))
+                inner = enter(s, after)
+                new = self.nest(s, s.body, inner.behind_a_guard() if leaves(s.body) else inner)
+                return new, after.behind_a_guard() if ends(s.body) else after
             case ir.While():
-                after = facts.forget(_assigned(s.body))
+                after = facts.forget(assigned(s.body))
                 s = _with(s, condition=self.expr(s.condition, after))
                 new = self.nest(s, s.body, after.assume(s.condition))
-                return new, after.behind_a_guard() if _ends(s.body) else after
+                return new, after.behind_a_guard() if ends(s.body) else after
             case ir.If():
                 return self.conditional(s, facts)
             case ir.Masked():
                 s = _with(s, predicate=self.expr(s.predicate, facts))
-                return self.nest(s, s.body, facts.assume(s.predicate)), facts.forget(_assigned(s.body))
+                return self.nest(s, s.body, facts.assume(s.predicate)), facts.forget(assigned(s.body))
             case ir.Scope() | ir.Apply():
                 new = self.nest(s, s.body, facts)
-                facts = facts.forget(_assigned(s.body))
-                return new, facts.behind_a_guard() if _leaves(s.body) else facts
+                facts = facts.forget(assigned(s.body))
+                return new, facts.behind_a_guard() if leaves(s.body) else facts
+            case ir.Assert():
+                return self.assertion(s, facts), facts.assume(s.condition, guard=False)
             case _:
                 new = self.plain(s, facts)
                 return new, _after(new, facts)
+
+    def assertion(self, s: ir.Assert, facts: Facts) -> ir.Stmt | None:
+        """A run-time check: dropped if it always holds, an error if it surely fails."""
+        checked = _with(s, condition=self.expr(s.condition, facts), values=self.parts(s.values, facts))
+        ranged = _range_test(s.condition)
+        if ranged is not None:
+            verdict = self.judge(*ranged, facts)
+            if verdict.outcome is Outcome.DISPROVEN:
+                messages.assertion(self.report, s.span or self.place, s, ranged, verdict)
+            return None if verdict.outcome is Outcome.PROVEN else checked
+        known = decide(s.condition, facts)
+        if known is False and not facts.guarded and not facts.trips and s.span is not None:
+            self.report.error(s.code, f"assertion always fails: {s.message}", s.span)
+        return None if known else checked
 
     def nest(self, s: ir.Stmt, body: ir.Body, facts: Facts) -> ir.Stmt:
         new, _ = self.body(body, facts)
@@ -118,12 +135,12 @@ class _Prover:
         s = _with(s, condition=self.expr(s.condition, facts))
         then, _ = self.body(s.then, facts.assume(s.condition))
         other, _ = self.body(s.other, facts.assume(s.condition, truth=False))
-        after = facts.forget(_assigned(s.then) | _assigned(s.other))
+        after = facts.forget(assigned(s.then) | assigned(s.other))
         if _never_falls_through(s.then):
-            after = after.assume(s.condition, truth=False) if not _assigned(s.other) else after
+            after = after.assume(s.condition, truth=False) if not assigned(s.other) else after
         elif _never_falls_through(s.other):
-            after = after.assume(s.condition) if not _assigned(s.then) else after
-        if _leaves(s.then) or _leaves(s.other):
+            after = after.assume(s.condition) if not assigned(s.then) else after
+        if leaves(s.then) or leaves(s.other):
             after = after.behind_a_guard()
         return _with(s, then=then, other=other), after
 
@@ -147,8 +164,6 @@ class _Prover:
                 return _with(s, **parts)
             case ir.Declare():
                 return _with(s, init=self.part(s.init, facts))
-            case ir.Assert():
-                return _with(s, condition=self.expr(s.condition, facts), values=self.parts(s.values, facts))
             case ir.Print() | ir.Call():
                 return _with(s, args=self.parts(s.args, facts))
             case ir.MmaLoad():
@@ -310,12 +325,9 @@ class _Prover:
         span: Span | None,
     ) -> bool:
         """Whether an entry check decides an index; adds it."""
-        needed = requirements(e, extent, facts)
-        if not needed or len(self.entry) >= _MOST_CHECKS:
+        condition = requirements(e, extent, facts)
+        if condition is None or len(self.entry) >= _MOST_CHECKS:
             return False
-        condition = _compare(">=", needed[0], integers.ZERO)
-        for more in needed[1:]:
-            condition = _both(condition, _compare(">=", more, integers.ZERO))
         values = (
             (e,) if not _has_indices(e) else tuple(dict.fromkeys(v for v in walk(condition) if isinstance(v, ir.Var)))
         )
@@ -334,6 +346,16 @@ def _with(node: T, **updates: object) -> T:
     return dataclasses.replace(node, **changed) if changed else node  # type: ignore[type-var]
 
 
+def _range_test(e: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
+    """Index and extent of a condition `0 <= index < extent`."""
+    if not (isinstance(e, ir.Binary) and e.op == "&&"):
+        return None
+    low, high = e.left, e.right
+    if not (isinstance(low, ir.Binary) and isinstance(high, ir.Binary) and low.op == ">=" and high.op == "<"):
+        return None
+    return (high.left, high.right) if low.left == high.left and integers.value(low.right) == 0 else None
+
+
 def _compare(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
     return ir.Binary(op, a, b, BOOL)
 
@@ -346,45 +368,10 @@ def _after(s: ir.Stmt, facts: Facts) -> Facts:
     match s:
         case ir.Let(var=var, value=value) if value is not None and var.role is ir.Role.LET:
             return facts.let(var, value)
-        case ir.Assert():
-            return facts.assume(s.condition, guard=False)
         case ir.Break() | ir.Continue() | ir.Yield() | ir.Return():
             return facts.behind_a_guard()
         case _:
-            return facts.forget(_assigned((s,)))
-
-
-def _assigned(body: ir.Body) -> set[str]:
-    """Names of variables that get a value in a body, inner regions included."""
-    names: set[str] = set()
-    for node in walk(body):
-        if isinstance(node, (ir.Assign, ir.Let)):
-            names.add(node.var.name)
-        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
-            names.add(node.result.name)
-        elif isinstance(node, ir.Rotate):
-            names |= {v.name for v in node.slots}
-        elif isinstance(node, ir.Asm):
-            names |= {v.name for _, _, target in node.outputs for v in walk(target) if isinstance(v, ir.Var)}
-    return names
-
-
-def _leaves(body: ir.Body) -> bool:
-    """Whether control may leave a body before its end."""
-    return any(
-        isinstance(s, (ir.Break, ir.Continue, ir.Yield, ir.Return))
-        or (not isinstance(s, ir.Region) and any(_leaves(inner) for inner in bodies(s)))
-        for s in body
-    )
-
-
-def _ends(body: ir.Body) -> bool:
-    """Whether the instance or the function may end inside a body."""
-    return any(
-        isinstance(s, (ir.Yield, ir.Return))
-        or (not isinstance(s, ir.Region) and any(_ends(inner) for inner in bodies(s)))
-        for s in body
-    )
+            return facts.forget(assigned((s,)))
 
 
 def _never_falls_through(body: ir.Body) -> bool:

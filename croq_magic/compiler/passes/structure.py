@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.visit import walk
 
 _BODIES: dict[type[ir.Stmt], tuple[str, ...]] = {
     ir.For: ("body",),
@@ -90,3 +91,32 @@ def instances(region: ir.Region) -> int | None:
             return None
         total *= value
     return total
+
+
+def leaves(body: ir.Body) -> bool:
+    """Whether control may leave a body before its end."""
+    return _contains(body, (ir.Break, ir.Continue, ir.Yield, ir.Return))
+
+
+def ends(body: ir.Body) -> bool:
+    """Whether the instance or the function may end inside a body."""
+    return _contains(body, (ir.Yield, ir.Return))
+
+
+def _contains(body: ir.Body, kinds: tuple[type[ir.Stmt], ...]) -> bool:
+    return any(isinstance(statement, kinds) for statement in nested(body))
+
+
+def assigned(body: ir.Body) -> set[str]:
+    """Names of variables that get a value in a body, inner regions included."""
+    names: set[str] = set()
+    for node in walk(body):
+        if isinstance(node, (ir.Assign, ir.Let)):
+            names.add(node.var.name)
+        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
+            names.add(node.result.name)
+        elif isinstance(node, ir.Rotate):
+            names |= {v.name for v in node.slots}
+        elif isinstance(node, ir.Asm):
+            names |= {v.name for _, _, target in node.outputs for v in walk(target) if isinstance(v, ir.Var)}
+    return names
