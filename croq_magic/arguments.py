@@ -136,14 +136,17 @@ def to_array(value: Any, place: Place) -> np.ndarray:
     if array.dtype != expected:
         problems.append(f"has elements of type {_dtype_text(array.dtype)}, expected {expected.name} ({param.dtype})")
         if fix:
-            fix += (
-                f".real.astype({numpy_text(param.dtype)})"
-                if array.dtype.kind == "c"
-                else f".astype({numpy_text(param.dtype)})"
-            )
+            fix += (".real" if array.dtype.kind == "c" else "") + _cast(value, param.dtype)
     if problems:
         raise place.refuse(problems, describe(value), fix or None)
     return array
+
+
+def _cast(value: Any, dtype: DType) -> str:
+    """The method call that converts the elements of `value`."""
+    if _type_name(value) == "torch.Tensor":
+        return f".to(torch.{numpy_dtype(dtype).name})"
+    return f".astype({numpy_text(dtype)})"
 
 
 def _dtype_text(dtype: np.dtype[Any]) -> str:
@@ -206,10 +209,8 @@ def _from_dlpack(value: Any, place: Place) -> np.ndarray:
     if value.__dlpack_device__()[0] != CPU_DEVICE:
         hint = f"{place.operand}.get()" if _type_name(value).startswith("cupy.") else f"{place.operand}.cpu()"
         raise place.refuse("is in device memory, and the function runs on the CPU", describe(value), hint)
-    if _type_name(value) == "torch.Tensor":
-        return _from_torch(value)
     try:
-        return np.from_dlpack(value)
+        return _from_torch(value) if _type_name(value) == "torch.Tensor" else np.from_dlpack(value)
     except (BufferError, RuntimeError, TypeError) as error:
         raise place.refuse(f"cannot be shared with NumPy: {error}", describe(value), None) from None
 

@@ -210,7 +210,11 @@ class Binder:
         dims = self._dims(shapes)
         environment = {**dims, **self._scalar_values(values)}
         ordered = [environment[dim.name] for dim in self.function.dims] + [environment[n] for n in self._scalars]
-        warned = [self._entry_check(check, ordered) for check in self.function.checks]
+        warned: dict[str, str] = {}  # one text a message: a copy in and the copy back leave the same rest
+        for check in self.function.checks:
+            text = self._entry_check(check, ordered)
+            if text is not None:
+                warned.setdefault(check.message, text)
         shape = None
         if self._result_shape is not None:
             shape = tuple(int(extent) for extent in self._result_shape(*ordered))
@@ -220,7 +224,7 @@ class Binder:
                     raise CheckError(f"{where} is {extent}; extents are at least 1 [RTA03]")
         result = self.function.result
         dtype = arguments.numpy_dtype(result.dtype) if result else None
-        return Plan(dims, shape, dtype, [text for text in warned if text])
+        return Plan(dims, shape, dtype, list(warned.values()))
 
     def _dims(self, shapes: Sequence[Shape]) -> dict[str, int]:
         """Values of the symbolic dimensions; every occurrence must agree (RTA01)."""
