@@ -15,10 +15,16 @@ from croq_magic.compiler.visit import walk
 
 @dataclasses.dataclass(frozen=True)
 class Dim:
-    """A variable that runs from 0 to `extent` in steps of 1."""
+    """A variable that runs from 0 to `extent` in steps of 1; `parts` are the variables it was merged from."""
 
     var: ir.Var
     extent: ir.Expr
+    parts: frozenset[str] = frozenset()
+
+    @property
+    def sources(self) -> frozenset[str]:
+        """Names of the program's variables that this one stands for."""
+        return self.parts or frozenset((self.var.name,))
 
     @property
     def size(self) -> int | None:

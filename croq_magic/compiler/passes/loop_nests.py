@@ -211,7 +211,5 @@ def collapse(nest: Nest, outer: Dim, inner: Dim) -> Nest | None:
     body = rewrite(nest.body, change)
     if not possible or affine.depends(body, names):
         return None
-    dims = tuple(
-        Dim(merged, integers.mul(outer.extent, size)) if d is inner else d for d in nest.dims if d is not outer
-    )
-    return Nest(dims, body)
+    both = Dim(merged, integers.mul(outer.extent, size), outer.sources | inner.sources)
+    return Nest(tuple(both if d is inner else d for d in nest.dims if d is not outer), body)

@@ -12,13 +12,13 @@ from typing import ClassVar
 
 from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.affine import Dim
-from croq_magic.compiler.passes import loop_nests, register_tiles
+from croq_magic.compiler.passes import block_tiles, loop_nests, register_tiles
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.loop_nests import Nest
 from croq_magic.compiler.passes.promote_accumulators import promote
 from croq_magic.compiler.passes.register_tiles import Vectors
 from croq_magic.compiler.passes.structure import inner_regions, map_kernels, with_bodies
-from croq_magic.compiler.visit import walk
+from croq_magic.compiler.visit import substitute, walk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,58 +31,122 @@ class OrderLoops:
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         taken = {b.name for b in walk(function) if isinstance(b, ir.Buffer)} | affine.names(function)
-        vectors = Vectors(self.width, self.count)
-
-        def kernel(region: ir.Region) -> ir.Region:
-            body = _ordered(region.body, taken, vectors)
-            return region if body is region.body else dataclasses.replace(region, body=body)
-
-        return map_kernels(function, kernel)
+        work = _Work(taken, Vectors(self.width, self.count))
+        return map_kernels(function, work.kernel)
 
 
-def _ordered(body: ir.Body, taken: set[str], vectors: Vectors) -> ir.Body:
-    out: list[ir.Stmt] = []
-    changed = False
-    for s in body:
-        new: ir.Body = (s,)
-        if isinstance(s, ir.Region) and not inner_regions(s.body):
-            new = _region(s, taken, vectors) or new
-        else:
-            new = (with_bodies(s, lambda inner: _ordered(inner, taken, vectors)),)
-        changed = changed or len(new) != 1 or new[0] is not s
-        out += new
-    return tuple(out) if changed else body
+class _Work:
+    """One run of the pass: the names in use and the vectors to fill."""
 
+    def __init__(self, taken: set[str], vectors: Vectors) -> None:
+        self.taken, self.vectors = taken, vectors
 
-def _region(region: ir.Region, taken: set[str], vectors: Vectors) -> ir.Body | None:
-    def fresh(name: str) -> str:
+    def fresh(self, name: str) -> str:
         new, count = name, 1
-        while new in taken:
+        while new in self.taken:
             count += 1
             new = f"{name}_{count}"
-        taken.add(new)
+        self.taken.add(new)
         return new
 
-    nest = loop_nests.of_region(region, taken)
-    if nest is None:
-        return None
+    def kernel(self, region: ir.Region) -> ir.Region:
+        grid = self._grid(region)
+        if grid is not None:
+            return grid
+        body = self._body(region.body)
+        return region if body is region.body else dataclasses.replace(region, body=body)
+
+    def _body(self, body: ir.Body) -> ir.Body:
+        out: list[ir.Stmt] = []
+        changed = False
+        for s in body:
+            new: ir.Body = (s,)
+            if isinstance(s, ir.Region) and not inner_regions(s.body):
+                nest = loop_nests.of_region(s, self.taken)
+                new = (self._nest(nest) if nest is not None else None) or new
+            else:
+                new = (with_bodies(s, self._body),)
+            changed = changed or len(new) != 1 or new[0] is not s
+            out += new
+        return tuple(out) if changed else body
+
+    def _nest(self, nest: Nest) -> ir.Body | None:
+        if nest.straight and not nest.registers:
+            column = _best_column(nest)
+            return register_tiles.order(nest, column.dim if column else None, nest.stores()[0])
+        plan = self._plan(nest)
+        if plan is None:
+            return None
+        nest = plan.nest
+        if nest.registers and not register_tiles.fits(nest, plan.row, plan.column, plan.lanes, self.vectors):
+            # The accumulators stay in memory between the tiles, and in registers while a tile is worked on.
+            nest = dataclasses.replace(nest, body=promote(nest.body, self.taken, registers=True))
+        return register_tiles.tiled(nest, plan.row, plan.column, plan.lanes, self.vectors, self.fresh)
+
+    def _plan(self, nest: Nest) -> _Plan | None:
+        column, dtype = _best_column(nest), loop_nests.vector_type(nest)
+        if column is None or dtype is None:
+            return None
+        if not nest.registers:
+            nest, column = _collapsed(nest, column)
+        lanes = _lanes(self.vectors.width // dtype.size, column.dim)
+        return _Plan(nest, _row(nest, column.dim), column.dim, lanes) if lanes > 1 else None
+
+    def _grid(self, root: ir.Region) -> ir.Region | None:
+        """The kernel as another grid, or None where its blocks are good as they are."""
+        inner = root.body[0] if len(root.body) == 1 else None
+        whole = root
+        if isinstance(inner, ir.Region):
+            if inner_regions(inner.body):
+                return None
+            whole = dataclasses.replace(
+                root,
+                indices=(*root.indices, *inner.indices),
+                extents=(*root.extents, *inner.extents),
+                body=inner.body,
+            )
+        if root.level is not ir.Level.BLOCK or root.attributes != ir.RegionAttributes() or inner_regions(whole.body):
+            return None
+        nest = loop_nests.of_region(whole, self.taken)
+        if nest is None or nest.registers:
+            return None
+        grid = {v.name for v in root.indices}
+        if nest.straight:
+            column = _best_column(nest)
+            if column is None or column.dim.var.name not in grid:
+                return None
+            return _rows(root, nest, column.dim)
+        plan = self._plan(nest)
+        if plan is None or not any(d.sources & grid for d in (plan.row, plan.column) if d is not None):
+            return None
+        new = block_tiles.retiled(plan.nest, plan.row, plan.column, self.vectors.rows(2), plan.lanes)
+        body = register_tiles.tiled(new.nest, new.row, new.column, plan.lanes, self.vectors, self.fresh)
+        indices = tuple(dataclasses.replace(a.var, role=ir.Role.REGION) for a in new.axes)
+        return dataclasses.replace(root, indices=indices, extents=tuple(a.extent for a in new.axes), body=body)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Plan:
+    """How a nest with inner loops is tiled."""
+
+    nest: Nest
+    row: Dim | None
+    column: Dim
+    lanes: int
+
+
+def _rows(root: ir.Region, nest: Nest, column: Dim) -> ir.Region:
+    """A nest without inner loops as a grid whose last axis is the contiguous one: the emitter makes rows of it."""
+    first = nest.stores()[0]
+    axes = [*register_tiles.outer_first([d for d in nest.dims if d is not column], first), column]
+    indices = tuple(dataclasses.replace(a.var, role=ir.Role.REGION) for a in axes)
+    body = substitute(nest.body, {a.var: i for a, i in zip(axes, indices, strict=True)})
+    return dataclasses.replace(root, indices=indices, extents=tuple(a.extent for a in axes), body=body)
+
+
+def _best_column(nest: Nest) -> _Column | None:
     columns = sorted(filter(None, (_column(nest, d) for d in nest.dims)), key=lambda c: c.strange)
-    column = columns[0] if columns else None
-    dtype = loop_nests.vector_type(nest)
-    if nest.straight and not nest.registers:
-        return register_tiles.order(nest, column.dim if column else None, nest.stores()[0])
-    if column is None or dtype is None:
-        return None
-    if not nest.registers:
-        nest, column = _collapsed(nest, column)
-    lanes = _lanes(vectors.width // dtype.size, column.dim)
-    if lanes < 2:
-        return None
-    row = _row(nest, column.dim)
-    if nest.registers and not register_tiles.fits(nest, row, column.dim, lanes, vectors):
-        # The accumulators stay in memory between the tiles, and in registers while a tile is worked on.
-        nest = dataclasses.replace(nest, body=promote(nest.body, taken, registers=True))
-    return register_tiles.tiled(nest, row, column.dim, lanes, vectors, fresh)
+    return columns[0] if columns else None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -262,15 +262,21 @@ def order(nest: Nest, column: Dim | None, first: ir.Store) -> ir.Body:
     """A nest without inner loops as plain loops: large strides outside, the contiguous dimension innermost, its
     iterations independent."""
 
-    def reach(dim: Dim) -> tuple[int, int]:
-        step = affine.stride(affine.element(first)[1], dim.var)
-        size = None if step is None else integers.value(step)
-        return (1, 0) if size is None else (0, abs(size))
-
-    outer = sorted((d for d in nest.dims if d is not column), key=reach)
+    outer = outer_first([d for d in nest.dims if d is not column], first)[::-1]
     body = nest.body
     for position, dim in enumerate([*([column] if column else []), *outer]):
         var = _loop_var(dim.var.name, dim.extent)
         kind = ir.LoopKind.PARALLEL if position == 0 else ir.LoopKind.SERIAL
         body = (ir.For(var, integers.ZERO, dim.extent, 1, substitute(body, {dim.var: var}), kind),)
     return body
+
+
+def outer_first(dims: list[Dim], first: ir.Store) -> list[Dim]:
+    """Dimensions by the distance between the elements stored in successive iterations, the largest first."""
+
+    def reach(dim: Dim) -> tuple[int, int]:
+        step = affine.stride(affine.element(first)[1], dim.var)
+        size = None if step is None else integers.value(step)
+        return (1, 0) if size is None else (0, abs(size))
+
+    return sorted(dims, key=reach, reverse=True)

@@ -12,4 +12,4 @@ from croq_magic.compiler.targets.cpu.features import vector_registers
 
 def passes() -> Sequence[Pass]:
     """After these every inner region is a plain loop over instances."""
-    return (OrderLoops(*vector_registers()), SplitRegions())
+    return (SplitRegions(), OrderLoops(*vector_registers()))

@@ -1,0 +1,81 @@
+"""Cuts the grid anew where blocks are too small to use vectors or to share what they load.
+
+With one element a block (`parallel {i, j} by [M, N]`) or one row a block, the dimension that is contiguous in memory or
+the one whose iterations load the same data is a dimension of the grid. Nothing is shared inside such a block, so the
+blocks are only a way to count: the kernel becomes a grid of tiles, each a nest over its part of both dimensions.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.affine import Dim
+from croq_magic.compiler.passes.loop_nests import Nest
+from croq_magic.compiler.types import S32
+from croq_magic.compiler.visit import substitute
+
+ROWS, COLUMNS = 32, 256  # a tile at most: its part of one operand stays in the first-level cache
+BLOCKS = 64  # as many tiles are wanted before they grow: enough for the threads of a large machine
+
+
+@dataclasses.dataclass(frozen=True)
+class Grid:
+    """A new grid: `axes` in order, the last one contiguous, and the nest that one block of it runs."""
+
+    axes: tuple[Dim, ...]
+    nest: Nest
+    row: Dim | None
+    column: Dim
+
+
+def retiled(nest: Nest, row: Dim | None, column: Dim, rows: int, lanes: int) -> Grid:
+    """The nest as a grid of tiles; tile extents are multiples of `rows` and `lanes` where the extents allow it."""
+    others = [d for d in nest.dims if d is not row and d is not column]
+    blocks = 1
+    for d in others:
+        blocks *= d.size or BLOCKS
+    height = _extent(row, [rows, 2 * rows, ROWS]) if row is not None else 1
+    width = _extent(column, [4 * lanes, COLUMNS])
+    for taller, wider in ((ROWS, 4 * lanes), (ROWS, COLUMNS)):
+        new_height = _extent(row, [rows, 2 * rows, taller]) if row is not None else 1
+        new_width = _extent(column, [4 * lanes, wider])
+        if blocks * _count(row, new_height) * _count(column, new_width) >= BLOCKS:
+            height, width = new_height, new_width
+    axes = list(others)
+    body = nest.body
+    inner: list[Dim] = []
+    for dim, size in ((row, height), (column, width)):
+        if dim is None:
+            continue
+        outer, part = _cut(dim, size)
+        body = substitute(body, {dim.var: integers.add(integers.mul(outer.var, integers.constant(size)), part.var)})
+        axes.append(outer)
+        inner.append(part)
+    new_row = inner[0] if row is not None else None
+    return Grid(tuple(axes), Nest(tuple(inner), body), new_row, inner[-1])
+
+
+def _count(dim: Dim | None, size: int) -> int:
+    if dim is None:
+        return 1
+    return BLOCKS if dim.size is None else -(-dim.size // size)
+
+
+def _extent(dim: Dim, wanted: list[int]) -> int:
+    """The largest of the wanted sizes that divides the dimension; else the largest."""
+    if dim.size is None:
+        return max(wanted)
+    fitting = [size for size in wanted if size <= dim.size and dim.size % size == 0]
+    return max(fitting) if fitting else min(max(wanted), dim.size)
+
+
+def _cut(dim: Dim, size: int) -> tuple[Dim, Dim]:
+    """A dimension as tiles and the position inside one; the last tile may be shorter."""
+    step = integers.constant(size)
+    count = integers.ceildiv(dim.extent, step)
+    outer = ir.Var(f"{dim.var.name}_tile", S32, ir.Role.REGION, integers.ZERO, count)
+    whole = dim.size is not None and dim.size % size == 0
+    left = integers.sub(dim.extent, integers.mul(outer, step))
+    extent: ir.Expr = step if whole else ir.Builtin("__min", (step, left), S32)
+    return Dim(outer, count), Dim(ir.Var(dim.var.name, S32, ir.Role.LOOP, integers.ZERO, extent), extent)
