@@ -136,11 +136,12 @@ class Stack:
             if kind == END and states[-1] == self.table.accept:
                 return True
 
-    def cut(self, symbols: frozenset[str]) -> list[Any] | None:
-        """Cuts back to the innermost state in which all of `symbols` can come next; gives the values that were
-        dropped, or None if there is no such state."""
+    def cut(self, symbols: Sequence[str]) -> list[Any] | None:
+        """Cuts back to the innermost state that takes each of `symbols`; gives the values that were dropped, or None
+        if there is no such state."""
         for depth in range(len(self.states), 0, -1):
-            if self.table.states[self.states[depth - 1]].keys() >= symbols:
+            row = self.table.states[self.states[depth - 1]]
+            if all(row.get(symbol, -1) >= 0 for symbol in symbols):
                 dropped = self.values[depth - 1 :]
                 del self.states[depth:]
                 del self.values[depth - 1 :]

@@ -208,14 +208,15 @@ _TOKEN = re.compile(
     | (?P<raw>R"(?P<tag>[^()\\\s"]{0,16})\(.*?\)(?P=tag)")
     | (?P<string>"(?:[^"\\\n]|\\.)*")
     | (?P<level>group-4\b)
-    | (?P<name>[A-Za-z_]\w*)
+    | (?P<name>[^\W\d]\w*)
     | (?P<number>0[xX][\da-fA-F]\w* | \.?\d(?:[eE][+-](?=\d)|[\w.])*)
-    | (?P<dot>\.\s*[A-Za-z_]\w*)
+    | (?P<dot>\.\s*[^\W\d]\w*)
+    | (?P<other>/\* | "[^\n]* | '(?:[^'\\\n]|\\.)+')
     | (?P<op><-> | => | \?\? | \+\+ | -- | << | >> | <= | >= | == | != | && | \|\| | :: | \#\# | \#[-+*/%]
         | [-+*/%]\s*=(?![=>]) | \[\[(?=\s*(?:launch_bounds|maxnreg|schedule)\b) | [-+*/%=<>!~&|^?:,;.()\[\]{}\#])
-    | (?P<other>/\* | "[^\n]* | '(?:[^'\\\n]|\\.)+' | [^\x00-\x7f]+ | .)
+    | (?P<bad>.)
     """,
-    re.VERBOSE | re.DOTALL | re.ASCII,
+    re.VERBOSE | re.DOTALL,
 )
 
 
@@ -247,37 +248,32 @@ def lex(source: Source, start: int, end: int, report: Report, newlines: bool = F
             text = text[0] + "="
         elif kind == "dot":
             text = "." + text[1:].lstrip()
-        elif kind == "other":
-            _report_bad(text, span, report)
-            if text == "/*":
-                break
-            continue
+        elif kind in ("other", "bad"):
+            kind, text = _report_bad(text, span, report)
+            if not kind:
+                continue
+        elif kind == "name" and not text.isascii():
+            report.error("SYN01", f"`{text}`: names consist of the letters a-z, digits and `_`", span)
         assert kind is not None
         tokens.append(Token(kind, text, span, _TERMINALS.get(text) or _KINDS.get(kind, kind)))
     return tokens
 
 
-def _report_bad(text: str, span: Span, report: Report) -> None:
+def _report_bad(text: str, span: Span, report: Report) -> tuple[str, str]:
+    """Says what is wrong with a text that is no token, and what the parser should see in its place, if anything."""
     if text == "/*":
         report.error("SYN13", f"end of file inside a comment opened at line {span.line}", span)
     elif text[0] == '"':
-        report.error(
-            "SYN01",
-            "a string is not closed on its line",
-            span,
-            hint='close it with `"`; for several lines use R"(...)"',
-        )
-    elif text[0] == "'":
-        report.error(
-            "SYN01",
-            f"character literals do not exist: {text}",
-            span,
-            hint="write the number, or a string in double quotes",
-        )
-    elif text == "\\":
-        report.error("SYN01", "unexpected `\\`", span)
+        hint = 'close it with `"`; a text of several lines is written R"(...)"'
+        report.error("SYN01", "a string is not closed on its line", span, hint=hint)
+        return "string", '""'
+    elif text[0] == "'" and len(text) > 1:
+        hint = "write the number, or a string in double quotes"
+        report.error("SYN01", f"character literals do not exist: {text}", span, hint=hint)
+        return "number", "0"
     else:
-        report.error("SYN01", f"unexpected character `{text}`; names consist of letters a-z, digits and `_`", span)
+        report.error("SYN01", f"unexpected character `{text}`", span)
+    return "", ""
 
 
 def spell_number(text: str) -> int | float | None:

@@ -13,10 +13,10 @@ from croq_magic.compiler.build import Actions
 from croq_magic.compiler.diagnostics import MAX_ERRORS, Report
 from croq_magic.compiler.lexer import Token, lex
 from croq_magic.compiler.source import Source, Span
-from croq_magic.compiler.syntax_errors import explain
+from croq_magic.compiler.syntax_errors import FOREIGN_LOOPS, explain, statement_start
 
 # In a block, and only there, all of these can come next.
-_STATEMENT = frozenset(["PARALLEL", "SEMICOLON", "RBRACE", "FOREACH"])
+_STATEMENT = ("PARALLEL", "SEMICOLON", "RBRACE")
 # After the `}` of an ituple or an initialiser the statement goes on.
 _CONTINUES = frozenset(["COMMA", "ELSE", "RPAR", "RSQB", "BY", "IN", "EQUAL", "OP", "MORETHAN", "SEMICOLON"])
 
@@ -61,6 +61,8 @@ def _recover(stack: lalr.Stack, tokens: Sequence[Token], at: int) -> int | None:
     dropped = stack.cut(_STATEMENT)
     if dropped is None:
         return None
+    if statement_start(tokens, at).text in FOREIGN_LOOPS:
+        at = _after_parentheses(tokens, at)
     # An open brace that was dropped with the broken statement still has its closing brace ahead.
     nested = sum(isinstance(value, Token) and value.type == "LBRACE" for value in dropped)
     while at < len(tokens):
@@ -76,4 +78,16 @@ def _recover(stack: lalr.Stack, tokens: Sequence[Token], at: int) -> int | None:
         elif kind == "SEMICOLON" and nested == 0:
             return at + 1
         at += 1
+    return at
+
+
+def _after_parentheses(tokens: Sequence[Token], at: int) -> int:
+    """Past the `)` of `for (...; ...; ...)`, whose semicolons end no statement; `at` is inside the parentheses."""
+    depth = 1
+    for ahead in range(at, len(tokens)):
+        if tokens[ahead].type in ("LBRACE", "RBRACE"):
+            return at
+        depth += (tokens[ahead].type == "LPAR") - (tokens[ahead].type == "RPAR")
+        if depth == 0:
+            return ahead + 1
     return at

@@ -84,13 +84,15 @@ def split(source: Source, report: Report) -> Unit:
 
 @dataclass
 class _Open:
-    """The region being read. `depth` counts all brackets, `branches` remembers it at every open `#if`."""
+    """The region being read. `depth` counts open braces, `branches` remembers it at every open `#if`. Round and square
+    brackets count only in a signature, up to the first brace: in a body a missing `)` must not swallow the rest."""
 
     kind: Kind
     start: int
     marker: str = ""
     marker_span: Span | None = None
     depth: int = 0
+    signature_depth: int = 0
     body: int | None = None  # where its brace opened
     parameters: int | None = None  # where its parameter list opened
     branches: list[int] = field(default_factory=list)
@@ -124,23 +126,33 @@ class _Splitter:
 
     def _bracket(self, bracket: str, at: int) -> None:
         region = self.open
-        if bracket in "({[":
-            if bracket == "{" and region.depth == 0 and region.body is None:
+        if bracket == "{":
+            # No brace occurs in the signature of a tileflow function: not even a missing `)` hides its body.
+            if region.body is None and (region.signature_depth == 0 or region.kind == "tileflow"):
                 region.body = at
-            if bracket == "(" and region.depth == 0 and region.parameters is None:
-                region.parameters = at
             region.depth += 1
-        elif bracket == ";":
-            if region.kind == "device" and region.depth == 0:
+        elif bracket == "}":
+            if region.depth > 0:
+                region.depth -= 1
+                if region.depth == 0 and region.kind != "host" and region.body is not None:
+                    self._close(at + 1)
+            elif region.kind == "host":
+                self.report.error("SYN01", "unexpected `}`: it closes nothing", self.source.span(at, at + 1))
+        elif region.body is None and region.kind != "host":
+            self._signature(region, bracket, at)
+
+    def _signature(self, region: _Open, bracket: str, at: int) -> None:
+        if bracket in "([":
+            if bracket == "(" and region.signature_depth == 0 and region.parameters is None:
+                region.parameters = at
+            region.signature_depth += 1
+        elif bracket in ")]":
+            region.signature_depth = max(region.signature_depth - 1, 0)
+        elif region.depth == 0 and region.signature_depth == 0:  # `;`
+            if region.kind == "device":
                 self._close(at + 1)
-            elif region.kind in ("tileflow", "cok") and region.depth == 0:
+            else:
                 self._prototype(at)
-        elif region.depth > 0:
-            region.depth -= 1
-            if region.depth == 0 and bracket == "}" and region.kind != "host" and region.body is not None:
-                self._close(at + 1)
-        elif bracket == "}" and region.kind == "host":
-            self.report.error("SYN01", "unexpected `}`: it closes nothing", self.source.span(at, at + 1))
 
     def _marker(self, marker: str, start: int, end: int) -> None:
         region = self.open
@@ -240,5 +252,5 @@ class _Splitter:
         if region.body is None:
             text += "; its body is missing"
         else:
-            text += "; one `}` is missing" if missing == 1 else f"; {missing} closing brackets are missing"
+            text += "; one `}` is missing" if missing == 1 else f"; {missing} `}}` are missing"
         self.report.error("SYN13", text, marker)

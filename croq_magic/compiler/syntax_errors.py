@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Sequence
 
 from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.lalr import Stack
-from croq_magic.compiler.lexer import KEYWORDS, RESERVED, SCALAR_TYPES, Token
+from croq_magic.compiler.lexer import KEYWORDS, LEVELS, RESERVED, SCALAR_TYPES, STORAGES, Token
 
 # What a person calls a terminal. Terminals of one group are named together when all of the group's core is possible.
 _WORDS = {
@@ -99,25 +100,32 @@ def describe(token: Token) -> str:
     return f"`{token.text}`"
 
 
+def statement_start(tokens: Sequence[Token], at: int) -> Token:
+    """The first token of the statement that holds token `at`."""
+    at = min(at, len(tokens) - 1)
+    while at > 0 and tokens[at - 1].type not in ("SEMICOLON", "LBRACE", "RBRACE"):
+        at -= 1
+    return tokens[at]
+
+
 def _alternatives(accepted: set[str], most: int = 5) -> str:
     """At most five alternatives in words, first what ends or joins things: that is usually what is missing."""
-    words = []
-    rest = set(accepted)
-    for closer in _CLOSERS:
-        if closer in rest:
-            words.append(_WORDS[closer])
-            rest.discard(closer)
     if accepted >= _STATEMENT:
-        return "a statement" + (" or `}`" if "RBRACE" in accepted else "")
+        return "a statement" + (" or `}`" if "RBRACE" in accepted else " or `in`" if "IN" in accepted else "")
+    rest = set(accepted)
+    words = [_WORDS[closer] for closer in _CLOSERS if closer in rest]
+    rest -= set(_CLOSERS)
     if accepted >= _EXPRESSION:
-        rest -= _EXPRESSION_ALL
+        rest -= _EXPRESSION_ALL | {"ENGINE", "MMA"}
         words.append("an expression")
-    if accepted >= _OPERATOR and not accepted >= _EXPRESSION:
-        rest -= _OPERATOR_ALL
-        words.append("an operator")
-        if words[:-1]:  # with something more definite to say, operators and suffixes are noise
-            words.pop()
-        rest -= _CHAIN
+    elif accepted >= _OPERATOR:
+        if "VBAR" in rest and "LESSTHAN" not in rest:
+            words.append("`|`")
+        rest -= _OPERATOR_ALL | _CHAIN
+        if words:  # with something more definite to say, operators and suffixes are noise
+            rest.discard("LBRACE")
+        else:
+            words.append("an operator")
     for terminal in sorted(rest, key=lambda name: (name not in ("NAME", "NUMBER", "TYPE"), name)):
         word = _WORDS.get(terminal, f"`{terminal.lower()}`")
         if word not in words:
@@ -127,38 +135,51 @@ def _alternatives(accepted: set[str], most: int = 5) -> str:
 
 
 def _hint(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) -> str | None:
-    before = tokens[at - 1] if at else None
+    before = tokens[at - 1] if at else token
+    start = statement_start(tokens, at)
+    if start.type == "NAME" and start is before and token.type in ("NAME", "TYPE", "LBRACE", "STRING"):
+        # An unknown first word: `forech i in 4`, `shred f32 [4] t`.
+        if near := difflib.get_close_matches(start.text, _FIRST_WORDS, 1, 0.75):
+            return f"did you mean `{near[0]}`?"
+    if token.type == "NAME" and (near := difflib.get_close_matches(token.text, _texts(accepted), 1, 0.75)):
+        return f"did you mean `{near[0]}`?"
+    if accepted >= _STATEMENT:
+        return None
     if token.text in RESERVED and "NAME" in accepted and token.kind == "name":
         return f"`{token.text}` is a reserved word; choose another name"
-    if accepted >= {"COMMA", "RBRACE"} and token.type in ("NAME", "NUMBER"):
-        return "separate ituple items with commas"
-    if accepted >= {"COMMA", "RSQB"} and token.type in ("NAME", "NUMBER"):
-        return "separate extents with commas"
-    if accepted >= {"COMMA", "RPAR"} and token.type in ("NAME", "NUMBER"):
-        return "separate arguments with commas"
-    if "SEMICOLON" in accepted and before is not None and token.span.line > before.span.end_line:
+    if before.text in ("if", "while", "inthreads") and "LPAR" in accepted:
+        return f"the condition of `{before.text}` stands in parentheses"
+    if before.text == "sync":
+        return "`sync.shared`, `sync.global`, `sync.local`, `sync.barrier : level` or `sync.fence : level`"
+    if token.type in ("NAME", "NUMBER") and token.span.line == before.span.end_line:
+        for closing, hint in (("RBRACE", "ituple items"), ("RSQB", "extents"), ("RPAR", "arguments")):
+            if accepted >= {"COMMA", closing}:
+                return f"separate {hint} with commas"
+    if "SEMICOLON" in accepted and token.span.line > before.span.end_line:
         return f"a `;` is missing at the end of line {before.span.end_line}"
-    if token.type == "NAME" and token.text == "ready":
-        return None
     return None
 
 
+def _texts(accepted: set[str]) -> list[str]:
+    """The words that stand behind terminals."""
+    words = [terminal.lower() for terminal in accepted if terminal.lower() in KEYWORDS]
+    groups = {"LEVEL": LEVELS, "TYPE": SCALAR_TYPES, "STORAGE": STORAGES}
+    return words + [word for group, texts in groups.items() if group in accepted for word in texts]
+
+
 def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic | None:
-    """Mistakes that people make often enough to have their own code."""
-
-    def error(code: str, message: str, hint: str | None = None, first: int = at, last: int = at) -> Diagnostic:
-        last = min(last, len(tokens) - 1)
-        span = tokens[first].span.to(tokens[last].span) if first < len(tokens) else token.span
-        return Diagnostic("error", code, message, span, hint=hint)
-
+    """Mistakes that people make often enough to be explained in their own way."""
     before = [earlier.text for earlier in tokens[max(0, at - 6) : at]]
     previous = before[-1] if before else ""
+    start = statement_start(tokens, at)
+
+    def error(code: str, message: str, hint: str | None = None, at: Token = token) -> Diagnostic:
+        return Diagnostic("error", code, message, at.span, hint=hint)
+
     if token.type == "ELSE":
         return error("SYN09", "`else` has no matching `if`; braces may have closed it early")
-    if token.text == "[" and previous == "[" and at > 1:
-        return error("SYN07", f"unknown attribute `{_text(tokens, at + 1)}`", _KNOWN_ATTRIBUTES, at - 1)
-    if token.text == "[" and _text(tokens, at + 1) == "[" and previous in ("", ";", "{", "}", ")"):
-        return error("SYN07", f"unknown attribute `{_text(tokens, at + 2)}`", _KNOWN_ATTRIBUTES, at, at + 2)
+    if token.text == "[" and start is token and _text(tokens, at + 1) == "[":
+        return error("SYN07", f"unknown attribute `{_text(tokens, at + 2)}`", _KNOWN_ATTRIBUTES)
     if token.text == "[" and previous == "parallel":
         hint = "`parallel p by 4`, `parallel {p, q} by [4, 2]`"
         return error("SYN08", "expected a name or `{names}` after `parallel`", hint)
@@ -166,11 +187,21 @@ def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic
         return error("SYN14", "`wait<...>` no longer exists", "`wait e.at(order)`")
     if token.type == "NAME" and previous == ")" and "swizzle" in before and {"dma", "tma"} & set(before):
         return error("SYN14", "this place for `swizzle` no longer exists", "`dma.copy.swiz<128>`")
-    if token.type == "$END" or (token.type == "FUNCTION" and at):
+    if start.text in FOREIGN_LOOPS and start.type == "NAME" and "(" in before:
+        return error("SYN01", f"`{start.text}` does not exist", FOREIGN_LOOPS[start.text], start)
+    if start.text in ("const", "constexpr", "let", "static", "auto") and start is not tokens[0]:
+        hint = "variables are immutable unless they are declared `mutable`"
+        return error("SYN01", f"`{start.text}` does not exist in declarations", hint, start)
+    if token.text == "[" and len(before) > 1 and before[-2] in SCALAR_TYPES:
+        hint = f"`{before[-2]} [...] {previous}`"
+        return error("SYN01", "the shape stands between type and name", hint)
+    if token.type == "$END":
         return error("SYN13", "the function ends here, but a `}` is missing")
     return None
 
 
+FOREIGN_LOOPS = {"for": "`foreach i in [4] { ... }`", "switch": "`if ... else if ...`"}
+_FIRST_WORDS = [*KEYWORDS - {"by", "in", "after", "true", "false", "inf", "nullptr"}, *SCALAR_TYPES, *STORAGES]
 _KNOWN_ATTRIBUTES = (
     "`[[launch_bounds(...)]]` and `[[maxnreg(...)]]` belong before `parallel`, `[[schedule(...)]]` before an MMA"
 )

@@ -43,21 +43,30 @@ def fingerprint(grammar: str) -> str:
 
 
 def build(grammar: str) -> Table:
-    """The table for a grammar, by lark."""
+    """The table for a grammar, by lark. States and rules are numbered the same in every process."""
     import lark
     from lark.parsers.lalr_analysis import Shift
 
-    parser: Any = lark.Lark(grammar, parser="lalr", lexer=_no_lexer(), keep_all_tokens=True, maybe_placeholders=True)
-    table = parser.parser.parser._parse_table
-    numbers = {rule: number for number, rule in enumerate(parser.rules)}
+    parser: Any = lark.Lark(grammar, parser="lalr", lexer=no_lexer(), keep_all_tokens=True, maybe_placeholders=True)
+    theirs = parser.parser.parser._parse_table
+    rules = sorted(parser.rules, key=lambda rule: (rule.origin.name, [symbol.name for symbol in rule.expansion]))
+    rule_numbers = {rule: number for number, rule in enumerate(rules)}
+    start = theirs.start_states["start"]
+    order = {start: 0}  # lark's number -> ours, in the order in which states are reached
+    waiting = [start]
     states: list[dict[str, int]] = []
-    for number in range(len(table.states)):
-        row = {}
-        for symbol, (action, argument) in table.states[number].items():
-            row[str(symbol)] = argument if action is Shift else -1 - numbers[argument]
-        states.append(row)
-    rules = [_rule(rule) for rule in parser.rules]
-    return Table(states, rules, table.start_states["start"], table.end_states["start"])
+    while waiting:
+        following = []
+        for number in waiting:
+            row = {}
+            for symbol, (action, argument) in sorted(theirs.states[number].items()):
+                if action is Shift and argument not in order:
+                    order[argument] = len(order)
+                    following.append(argument)
+                row[str(symbol)] = order[argument] if action is Shift else -1 - rule_numbers[argument]
+            states.append(row)
+        waiting = following
+    return Table(states, [_rule(rule) for rule in rules], 0, order[theirs.end_states["start"]])
 
 
 def _rule(rule: Any) -> Rule:
@@ -77,7 +86,8 @@ def _rule(rule: Any) -> Rule:
     return Rule(name, len(rule.expansion), rule.alias or name, single, inline, tuple(absent.items()))
 
 
-def _no_lexer() -> type:
+def no_lexer() -> type:
+    """Lark wants a lexer; `parse.py` feeds tokens of its own."""
     from lark.lexer import Lexer
 
     class TokensComeFromOutside(Lexer):
