@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 
 T = TypeVar("T")
+KEPT_PROGRAMS = 64  # cells that run again unchanged find their program here
 
 
 @magics_class
@@ -42,6 +43,7 @@ class CroqtileMagics(Magics):
         super().__init__(shell, **kwargs)
         self._told_about_cpu = False
         self._cells = CellIndex()
+        self._programs: dict[tuple[Any, ...], Program] = {}
 
     @no_var_expand
     @line_cell_magic
@@ -118,10 +120,17 @@ class CroqtileMagics(Magics):
             name: options.macro_text(options.evaluate(expression, self.shell.user_ns, f"-D {name}"), f"-D {name}")
             for name, expression in settings.defines
         }
-        try:
-            return program.compile(source, settings.target, None, defines, settings.checks)
-        except CompileError as error:
-            raise self._cells.explain(error, names) from None
+        key = (source.text, source.first_line, settings.target, settings.checks, *sorted(defines.items()))
+        found = self._programs.pop(key, None)
+        if found is None:
+            try:
+                found = program.compile(source, settings.target, None, defines, settings.checks)
+            except CompileError as error:
+                raise self._cells.explain(error, names) from None
+        self._programs[key] = found  # the most recently used is the last
+        while len(self._programs) > KEPT_PROGRAMS:
+            del self._programs[next(iter(self._programs))]
+        return found
 
     def _warn(self, program: Program, settings: argparse.Namespace) -> None:
         for diagnostic in program.diagnostics:
