@@ -7,14 +7,13 @@ truncate as in the language.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
-from croq_magic.compiler import ir
+from croq_magic.compiler import arithmetic, ir
+from croq_magic.compiler.arithmetic import Number, convert, quotient, remainder
 from croq_magic.compiler.types import DType
 
-Number = int | float | bool
+__all__ = ["Number", "convert", "free_variables", "function", "in_range", "quotient", "remainder", "text"]
 
 
 def function(expressions: Sequence[ir.Expr], names: Sequence[str]) -> Callable[..., tuple[Number, ...]]:
@@ -23,9 +22,14 @@ def function(expressions: Sequence[ir.Expr], names: Sequence[str]) -> Callable[.
     Raises `ValueError` for an expression that depends on other variables or on elements of arrays. The function
     raises `ZeroDivisionError` where the program divides by zero.
     """
+    return arithmetic.function(text(expressions, names))
+
+
+def text(expressions: Sequence[ir.Expr], names: Sequence[str]) -> str:
+    """The Python text of that function, for `arithmetic.function`."""
     places = {name: f"v{index}" for index, name in enumerate(names)}
     body = "".join(f"{_python(e, places)}, " for e in expressions)
-    return eval(f"lambda {', '.join(places.values())}: ({body})", _HELPERS)  # type: ignore[no-any-return]
+    return f"lambda {', '.join(places.values())}: ({body})"
 
 
 def free_variables(expressions: Sequence[ir.Node]) -> list[str]:
@@ -72,42 +76,7 @@ _BUILTINS = {
 }
 
 
-def quotient(a: int, b: int) -> int:
-    """Integer division that truncates, as C's."""
-    return a // b if (a < 0) == (b < 0) else -(-a // b)
-
-
-def remainder(a: int, b: int) -> int:
-    """What `quotient` leaves; it has the sign of `a`."""
-    return a - b * quotient(a, b)
-
-
-def convert(value: Number, kind: int, bits: int) -> Number:
-    """A cast: floats to integers truncate and saturate, integers wrap."""
-    if kind == 3:
-        return bool(value)
-    if kind == 2:
-        return float(value)
-    low, high = (-(1 << bits - 1), (1 << bits - 1) - 1) if kind == 0 else (0, (1 << bits) - 1)
-    if isinstance(value, float):
-        if math.isnan(value):
-            return 0
-        return int(min(max(value, low), high))
-    return (int(value) - low) % (1 << bits) + low
-
-
 def in_range(value: int, dtype: DType) -> bool:
     """Whether an integer type holds `value`."""
     low, high = dtype.range
     return low <= value <= high
-
-
-_HELPERS: dict[str, Any] = {
-    "__builtins__": {"max": max, "min": min, "abs": abs, "float": float},
-    "quotient": quotient,
-    "remainder": remainder,
-    "convert": convert,
-    "align_up": lambda v, a: (v + a - 1) // a * a,
-    "align_down": lambda v, a: v // a * a,
-    "ceiling": lambda a, b: -(-a // b),
-}
