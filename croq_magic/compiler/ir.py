@@ -561,6 +561,39 @@ class FragmentRef(Node):
 
 
 @dataclasses.dataclass(frozen=True)
+class FragmentLoad(Expr):
+    """One element of a fragment, by its logical coordinates; only inside `Apply`, on the thread that owns it."""
+
+    source: FragmentRef
+    index: tuple[Expr, ...]
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+    @property
+    def dtype(self) -> DType:  # type: ignore[override]
+        return self.source.fragment.dtype
+
+
+@dataclasses.dataclass(frozen=True)
+class FragmentStore(Stmt):
+    """`target[index] op= value`, like `Store`."""
+
+    target: FragmentRef
+    index: tuple[Expr, ...]
+    value: Expr
+    op: str = ""
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
+class FragmentFill(Stmt):
+    """Every element of a fragment, with all its slots, becomes `value`: a declaration's initial value."""
+
+    fragment: Fragment
+    value: Expr
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class MmaFill(Stmt):
     target: FragmentRef
     value: Expr

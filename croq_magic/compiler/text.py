@@ -56,6 +56,8 @@ def format_expr(e: ir.Node, parent: int = -1) -> str:
         return e.fragment.name + "".join(f"[{format_expr(s)}]" for s in e.slot)
     if isinstance(e, ir.Fragment):
         return e.name
+    if isinstance(e, ir.FragmentLoad):
+        return f"{format_expr(e.source)}[{_list(e.index)}]"
     raise TypeError(f"not an expression: {e!r}")
 
 
@@ -289,6 +291,8 @@ _STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] =
     (ir.Yield, _plain(lambda s: "yield")),
     (ir.Masked, _masked),
     (ir.DeclareFragment, _Printer.fragment),
+    (ir.FragmentStore, _plain(lambda s: f"{format_expr(s.target)}[{_list(s.index)}] {s.op}= {format_expr(s.value)}")),
+    (ir.FragmentFill, _plain(lambda s: f"fragment_fill {s.fragment.name}, {format_expr(s.value)}")),
     (ir.MmaFill, _plain(lambda s: f"mma.fill {format_expr(s.target)}, {format_expr(s.value)}")),
     (ir.MmaLoad, _plain(lambda s: f"mma.load {format_view(s.view)}, {format_expr(s.target)}")),
     (ir.Mma, _Printer.mma),

@@ -147,3 +147,19 @@ def strides(view: ir.View) -> tuple[ir.Expr, ...] | None:
         result.append(step)
         rebuilt = integers.add(rebuilt, integers.mul(step, view.coords[i]))
     return tuple(result) if integers.equal(rebuilt, view.offset) else None
+
+
+def at_leading(view: ir.View, index: tuple[ir.Expr, ...], span: Span | None = None) -> ir.View:
+    """The view of the trailing dimensions with the leading ones fixed at `index`."""
+    extents = view.extents[len(index) :]
+    coords = _bounded(extents)
+    base, offset = _compose(view, (*index, *coords), coords)
+    return dataclasses.replace(view, coords=coords, map=base, offset=offset, extents=extents, span=span or view.span)
+
+
+def transposed(view: ir.View) -> ir.View:
+    """The view of rank 2 with its dimensions exchanged."""
+    coords = _bounded(view.extents[::-1])
+    base, offset = _compose(view, coords[::-1], coords)
+    extents = view.extents[::-1]
+    return dataclasses.replace(view, coords=coords, map=base, offset=offset, extents=extents, contiguous=False)

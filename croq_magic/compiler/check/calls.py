@@ -11,6 +11,7 @@ from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
     BoundedTuple,
+    FragmentValue,
     FutureValue,
     Scalar,
     Shape,
@@ -110,6 +111,8 @@ def _argument(c: Checker, e: syntax.Expr) -> Argument:
     if isinstance(value, SpanValue):
         _pass_pointer(c, value.view)
         return value.view
+    if isinstance(value, FragmentValue):
+        return value.fragment
     if isinstance(value, ArrayValue):
         from croq_magic.compiler import views
 

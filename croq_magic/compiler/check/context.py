@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from croq_magic.compiler import ir, syntax
-from croq_magic.compiler.check.values import FutureValue, Poison, Value, is_entry
+from croq_magic.compiler.check.values import FragmentValue, FutureValue, OperationValue, Poison, Value, is_entry
 from croq_magic.compiler.diagnostics import Note, Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.source import Span
@@ -100,6 +100,7 @@ class Checker:
         self.params: dict[ir.Buffer, syntax.Param] = {}
         self.prefixes = list(unit.prefixes)
         self.namespaces = list(unit.namespaces)
+        self.fragments: list[FragmentValue] = []
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to
 
@@ -153,6 +154,9 @@ class Checker:
                 group.buffer = group.scope = None
         for symbol in scope.symbols.values():
             value = symbol.value
+            if isinstance(value, OperationValue) and value.waited is None and not scope.hidden:
+                hint = f"`wait {symbol.name};` before `{value.accumulator}` is used"
+                self.error("DMA07", f"`{symbol.name}` is never waited on", symbol.span, hint)
             checked = isinstance(value, FutureValue) and value.token and not value.exchanged
             if checked and isinstance(value, FutureValue) and value.waited is None and not scope.hidden:
                 self.error(

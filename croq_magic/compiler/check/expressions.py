@@ -22,8 +22,10 @@ from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
     BoundedTuple,
+    FragmentValue,
     FutureValue,
     ITuple,
+    OperationValue,
     Scalar,
     Shape,
     SpanValue,
@@ -167,6 +169,14 @@ def buffer_value(c: Checker, ref: syntax.BufferRef) -> Value:
     require_bound(c, value, ref.name.text, ref.name.span)
     if ref.data == "mdata":
         c.unsupported("`.mdata`", ref.span)
+    if ref.data == "data" and isinstance(value, OperationValue):
+        name = ref.name.text
+        c.fail(
+            "TYP14",
+            f"`{name}` reports completion of an MMA and holds no data; read the accumulator "
+            f"`{value.accumulator}` instead",
+            ref.span,
+        )
     if ref.data == "data":
         if not isinstance(value, FutureValue):
             c.fail(
@@ -257,6 +267,8 @@ def _(e: syntax.SpanOf, c: Checker) -> Value:
         require_bound(c, value, name.text, name.span)
     if isinstance(value, (SpanValue, FutureValue)):
         return Shape(value.view.extents)
+    if isinstance(value, FragmentValue) and value.shape is not None:
+        return Shape(value.shape)
     if isinstance(value, ArrayValue):
         return Shape(value.buffer.shape)
     if isinstance(value, Shape):
@@ -266,6 +278,11 @@ def _(e: syntax.SpanOf, c: Checker) -> Value:
 
 @_evaluate.register
 def _(e: syntax.ElemRef, c: Checker) -> Value:
+    symbol = c.find(e.base.name.text)
+    if symbol is not None and isinstance(symbol.value, FragmentValue):
+        from croq_magic.compiler.check.tensor import element_value
+
+        return element_value(c, e, symbol.value)
     target, index = element(c, e)
     dtype = target.dtype
     return Scalar(cast(ir.Load(target.view, index, span=e.span), compute_type(dtype)), dtype, element=True)

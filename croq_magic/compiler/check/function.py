@@ -10,6 +10,7 @@ from croq_magic.compiler.check.conversions import compute_type
 from croq_magic.compiler.check.expressions import constant_integer
 from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
+from croq_magic.compiler.check.tensor import complete
 from croq_magic.compiler.check.values import Scalar, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import Limits
@@ -34,6 +35,7 @@ def check_function(function: syntax.Function, report: Report, limits: Limits, un
         with c.collect() as statements:
             for s in function.body.body:
                 statement(c, s)
+        body = complete(c, tuple(statements))
         result = _result(c, function, dims)
     if len(report.errors) > before:
         return None
@@ -47,7 +49,7 @@ def check_function(function: syntax.Function, report: Report, limits: Limits, un
         function.name.text,
         tuple(params),
         result,
-        tuple(statements),
+        body,
         tuple(dims.values()),
         tuple(c.checks),
         function.span,

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check import calls, handles, loops, parallel, shapes, storage, transfers
+from croq_magic.compiler.check import calls, handles, loops, parallel, shapes, storage, tensor, transfers
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.conversions import (
     as_scalar,
@@ -23,6 +23,7 @@ from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
     BoundedTuple,
+    FragmentValue,
     FutureValue,
     ITuple,
     Scalar,
@@ -33,7 +34,7 @@ from croq_magic.compiler.check.values import (
     is_index,
 )
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BOOL, BY_NAME, S32, DType
+from croq_magic.compiler.types import BOOL, BY_NAME, F32, S32, DType
 
 _CONTROL = ("int", "bool")
 
@@ -73,17 +74,6 @@ _UNSUPPORTED: dict[type[syntax.Stmt], str] = {
     syntax.MapView: "`.map`",
     syntax.Trigger: "`trigger`",
     syntax.EventDecl: "`event`",
-    syntax.FragDecl: "`frag`",
-    syntax.Apply: "`apply`",
-    syntax.FragReduce: "a reduction of fragments",
-    syntax.AllReduce: "`all_reduce_sum`",
-    syntax.FragCopy: "`copy` of fragments",
-    syntax.MmaFill: "`mma.fill`",
-    syntax.MmaLoad: "`mma.load`",
-    syntax.MmaMultiply: "`mma`",
-    syntax.MmaScale: "`mma.scale`",
-    syntax.MmaStore: "`mma.store`",
-    syntax.MmaCommit: "`mma.commit`",
     syntax.CppEscape: "`__cpp__`",
     syntax.Asm: "inline assembly",
 }
@@ -114,6 +104,17 @@ _register(syntax.Dma, transfers.dma)  # type: ignore[arg-type]
 _register(syntax.Placeholder, handles.placeholder)  # type: ignore[arg-type]
 _register(syntax.Swap, handles.swap)  # type: ignore[arg-type]
 _register(syntax.Rotate, handles.rotate)  # type: ignore[arg-type]
+_register(syntax.FragDecl, tensor.fragment_declaration)  # type: ignore[arg-type]
+_register(syntax.MmaFill, tensor.fill)  # type: ignore[arg-type]
+_register(syntax.MmaLoad, tensor.load)  # type: ignore[arg-type]
+_register(syntax.MmaMultiply, tensor.multiply)  # type: ignore[arg-type]
+_register(syntax.MmaScale, tensor.scale)  # type: ignore[arg-type]
+_register(syntax.MmaStore, tensor.store)  # type: ignore[arg-type]
+_register(syntax.MmaCommit, tensor.commit)  # type: ignore[arg-type]
+_register(syntax.Apply, tensor.apply)  # type: ignore[arg-type]
+_register(syntax.FragReduce, tensor.reduce)  # type: ignore[arg-type]
+_register(syntax.AllReduce, tensor.all_reduce)  # type: ignore[arg-type]
+_register(syntax.FragCopy, tensor.copy)  # type: ignore[arg-type]
 _register(syntax.Wait, transfers.wait)  # type: ignore[arg-type]
 _register(syntax.SpanDecl, storage.span_declaration)  # type: ignore[arg-type]
 _register(syntax.CallStmt, calls.call_statement)  # type: ignore[arg-type]
@@ -288,6 +289,8 @@ def _(s: syntax.Assigns, c: Checker) -> None:
 
 @_check.register
 def _(s: syntax.Assign, c: Checker) -> None:
+    if _fragment_assignment(c, s):
+        return
     if isinstance(s.target, syntax.ElemRef):
         _store(c, s, s.target)
     elif isinstance(s.target, syntax.BufferRef):
@@ -297,6 +300,35 @@ def _(s: syntax.Assign, c: Checker) -> None:
         _span_operation(c, s, value)
     else:
         _name_assignment(c, s, s.target)
+
+
+def _fragment_assignment(c: Checker, s: syntax.Assign) -> bool:
+    """Handles an assignment whose target is a fragment, one of an array of them, or an element."""
+    target = s.target
+    if isinstance(target, syntax.ElemRef):
+        base = target.base
+    elif isinstance(target, syntax.BufferRef):
+        base = target
+    else:
+        base = syntax.BufferRef(target.span, syntax.Name(target.span, target.text))
+    symbol = c.find(base.name.text)
+    if symbol is None or not isinstance(symbol.value, FragmentValue):
+        return False
+    if isinstance(target, syntax.NameRef) and s.op == "=":
+        return False  # declares a name of its own
+    if not isinstance(target, syntax.ElemRef):
+        value, ref = tensor.reference(c, base, "the left side")
+        tensor.operation(c, s, value, ref)
+        return True
+    element_ref, index = tensor.element_index(c, target, symbol.value)
+    dtype = symbol.value.dtype or F32
+    right = scalar(c, s.value)
+    if s.op == "=":
+        converted = store_as(c, right, dtype, s.value.span, s.value.span.text)
+    else:
+        converted = cast(store_as(c, right, dtype, s.value.span, s.value.span.text), compute_type(dtype))
+    c.emit(ir.FragmentStore(element_ref, index, converted, s.op[:-1], span=s.span))
+    return True
 
 
 def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> None:

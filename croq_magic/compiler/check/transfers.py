@@ -11,7 +11,7 @@ from croq_magic.compiler.check.expressions import evaluate, integer, scalar
 from croq_magic.compiler.check.handles import shared_slot
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import mark_written, require_constant
-from croq_magic.compiler.check.values import FutureValue, SpanValue
+from croq_magic.compiler.check.values import FutureValue, OperationValue, SpanValue
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, DType
 
@@ -272,6 +272,10 @@ def wait(c: Checker, s: syntax.Wait) -> None:
     tokens: list[ir.Token] = []
     for item in s.items:
         value = resolve(c, item.name.text, item.name.span).value
+        if isinstance(value, OperationValue):
+            value.waited = item.span
+            tokens.append(value.token)
+            continue
         if not isinstance(value, FutureValue):
             c.fail("DMA08", f"`{item.name.text}` is {value.describe()}, not a future", item.span)
         if value.exchanged:

@@ -159,6 +159,33 @@ class FutureValue(Value):
         return SpanValue(self.view, self.depth)
 
 
+@dataclasses.dataclass
+class FragmentValue(Value):
+    """A fragment. `dtype` and `shape` are None until a use settles them; the flags say what it has been used for."""
+
+    fragment: ir.Fragment
+    dtype: DType | None
+    shape: tuple[ir.Expr, ...] | None
+    span: Span
+    depth: int = 0
+    accumulator: bool = False
+    loaded: bool = False
+    operand: bool = False
+    replicated: bool = False
+    kind = "a fragment"
+
+
+@dataclasses.dataclass
+class OperationValue(Value):
+    """The future of an asynchronous multiplication: completion only."""
+
+    token: ir.Token
+    span: Span
+    accumulator: str
+    waited: Span | None = None
+    kind = "the future of an MMA"
+
+
 @dataclasses.dataclass(frozen=True)
 class StreamValue(Value):
     kind = "a stream"

@@ -85,6 +85,9 @@ def _scope(s: ir.Stmt, cooperative: bool = False) -> int | None:
         return inner if inner is not None and s.level is not None and inner < s.level.depth else None
     if isinstance(s, ir.Masked) and not s.is_async:
         return min(Level.BLOCK.depth, _coarsest(s.body, cooperative) or Level.BLOCK.depth)
+    owner = _fragment_owner(s)
+    if owner is not None:
+        return owner.depth
     if _is_collective(s):
         return Level.BLOCK.depth
     found = [scope for body in bodies(s) if (scope := _coarsest(body, cooperative)) is not None]
@@ -93,6 +96,14 @@ def _scope(s: ir.Stmt, cooperative: bool = False) -> int | None:
 
 def _coarsest(body: ir.Body, cooperative: bool) -> int | None:
     return min((scope for s in body if (scope := _scope(s, cooperative)) is not None), default=None)
+
+
+def _fragment_owner(s: ir.Stmt) -> Level | None:
+    """The unit that carries out a statement on fragments together."""
+    if isinstance(s, (ir.For, ir.While, ir.If, ir.Scope, ir.Masked, ir.Region, ir.Call)):
+        return None
+    owners = [node.owner for node in walk(s) if isinstance(node, ir.Fragment)]
+    return min(owners, key=lambda level: level.depth) if owners else None
 
 
 def _is_collective(s: ir.Stmt) -> bool:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.hoist_fragments import HoistFragments
+from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.order_loops import OrderLoops
 from croq_magic.compiler.passes.split_regions import SplitRegions
 from croq_magic.compiler.targets.cpu.features import vector_registers
@@ -12,4 +14,4 @@ from croq_magic.compiler.targets.cpu.features import vector_registers
 
 def passes() -> Sequence[Pass]:
     """After these every inner region is a plain loop over instances."""
-    return (SplitRegions(), OrderLoops(*vector_registers()))
+    return (HoistFragments(), SplitRegions(), LowerFragments(), OrderLoops(*vector_registers()))
