@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler import lalr, syntax, tables
-from croq_magic.compiler.build import Actions
+from croq_magic.compiler.actions import Actions
 from croq_magic.compiler.diagnostics import MAX_ERRORS, Report
 from croq_magic.compiler.lexer import Token, lex
 from croq_magic.compiler.source import Source, Span

@@ -1,22 +1,15 @@
-"""Expressions and views: the parser's actions for the lower half of grammar.lark.
-
-Every method is named after a rule and gets the values of its symbols, tokens included; absent optional parts are None.
-"""
+"""Chains: a name with `[i]`, `.data`, `.span`, `.at(...)`, view operations or arguments after it."""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from croq_magic.compiler import syntax as s
-from croq_magic.compiler.diagnostics import Report
-from croq_magic.compiler.lexer import ALIASES, ATOMICS, BARRIER_CALLS, MATH, RESERVED, Token, spell_number, string_value
-from croq_magic.compiler.precedence import resolve
+from croq_magic.compiler.actions.base import BaseActions, Kids, cover
+from croq_magic.compiler.lexer import ATOMICS, BARRIER_CALLS, MATH, Token
 from croq_magic.compiler.source import Span
-
-Kids = list[Any]  # what lark hands over: tokens, nodes, tuples of nodes and None
 
 VIEW_WORDS = [
     ".span",
@@ -36,18 +29,6 @@ VIEW_WORDS = [
     ".map",
     ".remap",
 ]
-_LIMITS = {"int": 2**31 - 1, "s64": 2**63 - 1, "u32": 2**32 - 1, "u64": 2**64 - 1}
-
-
-def cover(first: Token | s.Node, last: Token | s.Node) -> Span:
-    """From the start of `first` to the end of `last`."""
-    start, end = first.span, last.span
-    return Span(start.source, start.start, max(start.end, end.end))
-
-
-def nodes(kids: Kids) -> tuple[Any, ...]:
-    """What is not punctuation."""
-    return tuple(kid for kid in kids if kid is not None and not isinstance(kid, Token))
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,175 +42,15 @@ class Suffix:
     strides: tuple[s.Expr, ...] | None = None
 
 
-class ExpressionActions:
-    """`report` takes the findings; `derivations` are the `a[i, j]` for which no shape context has been seen yet."""
+@dataclass(frozen=True, eq=False, slots=True)
+class MapOp(s.ViewOp):
+    """`.map<local>(offset, length)`: only on its way into a `MapView`."""
 
-    report: Report
-    derivations: list[s.Derivation]
+    kind: Literal["map", "remap"]
+    args: tuple[s.Expr, ...]
 
-    def error(self, code: str, message: str, at: Token | s.Node | Span, hint: str | None = None) -> None:
-        self.report.error(code, message, at if isinstance(at, Span) else at.span, hint=hint)
 
-    # ---- names, types, literals
-
-    def new_name(self, token: Token) -> s.Name:
-        """A name that is declared."""
-        if token.text in RESERVED:
-            self.error("SYN01", f"`{token.text}` is a reserved word and cannot be declared", token)
-        return s.Name(token.span, token.text)
-
-    def names(self, kids: Kids) -> tuple[s.Name, ...]:
-        return tuple(self.new_name(kid) for kid in kids if kid.type == "NAME")
-
-    def type_word(self, token: Token) -> s.ElemType:
-        return s.ElemType(token.span, ALIASES.get(token.text, token.text), token.text)
-
-    def number(self, kids: Kids) -> s.Expr:
-        token: Token = kids[0]
-        value = spell_number(token.text)
-        if value is None:
-            hint = "write it without leading zeros" if token.text[0] == "0" and token.text.isdigit() else None
-            self.error("SYN01", f"`{token.text}` is not a number", token, hint)
-            return s.IntLit(token.span, 0, "int")
-        if isinstance(value, float):
-            return s.FloatLit(token.span, value, token.text[-1] in "fF" and not token.text.startswith(("0x", "0X")))
-        kind = self._integer_type(value, token)
-        return s.IntLit(token.span, value, kind)
-
-    def _integer_type(self, value: int, token: Token) -> str:
-        digits = token.text.lower()
-        suffix = digits[len(digits.rstrip("ul")) :]
-        choices = ["s64"] if "ll" in suffix else ["int", "s64"]
-        if "u" in suffix:
-            choices = ["u64"] if "ll" in suffix else ["u32", "u64"]
-        for kind in choices:
-            if value <= _LIMITS[kind]:
-                return kind
-        widest = choices[-1]
-        hint = "write it with the suffix `ull`" if widest == "s64" and value <= _LIMITS["u64"] else None
-        self.error("SYN10", f"literal does not fit `{widest}` (max {_LIMITS[widest]})", token, hint)
-        return widest
-
-    def whole_number(self, token: Token) -> s.IntLit:
-        """A number that the grammar wants to be an integer: a rank, an axis, a swizzle."""
-        literal = self.number([token])
-        if isinstance(literal, s.IntLit):
-            return literal
-        self.error("SYN01", f"expected an integer, found `{token.text}`", token)
-        return s.IntLit(token.span, 1, "int")
-
-    def strings(self, kids: Kids) -> s.StringLit:
-        return s.StringLit(cover(kids[0], kids[-1]), "".join(map(string_value, kids)))
-
-    def inf(self, kids: Kids) -> s.Expr:
-        return s.InfLit(kids[0].span)
-
-    def boolean(self, kids: Kids) -> s.Expr:
-        return s.BoolLit(kids[0].span, kids[0].text == "true")
-
-    def nullptr(self, kids: Kids) -> s.Expr:
-        return s.NullPtr(kids[0].span)
-
-    # ---- operators
-
-    def exprs(self, kids: Kids) -> tuple[s.Expr, ...]:
-        return nodes(kids)
-
-    def infix(self, kids: Kids) -> s.Expr:
-        return resolve(kids)
-
-    def prefix(self, kids: Kids) -> s.Expr:
-        return s.Unary(cover(kids[0], kids[1]), kids[0].text, kids[1])
-
-    def postfix(self, kids: Kids) -> s.Expr:
-        return s.Postfix(cover(kids[0], kids[1]), kids[1].text, kids[0])
-
-    def ternary(self, kids: Kids) -> s.Expr:
-        condition, _, then, _, other = kids
-        return s.Ternary(cover(condition, other), condition, then, other)
-
-    def address_of(self, kids: Kids) -> s.Expr:
-        ampersand, operand = kids
-        if not isinstance(operand, s.NameRef | s.BufferRef | s.ElemRef):
-            self.error("SYN01", "`&` takes the address of a name or of an element `x.at(i)`", operand)
-        return s.AddressOf(cover(ampersand, operand), operand)
-
-    # ---- brackets
-
-    def paren(self, kids: Kids) -> s.Expr:
-        return s.Paren(cover(kids[0], kids[2]), kids[1])
-
-    def ituple(self, kids: Kids) -> s.Expr:
-        if kids[1] is None:
-            self.error("SYN01", "an ituple needs at least one item", cover(kids[0], kids[2]))
-        return s.TupleLit(cover(kids[0], kids[2]), kids[1] or ())
-
-    def shape(self, kids: Kids) -> s.Expr:
-        if kids[1] is None:
-            self.error("SYN06", "a shape needs at least one extent", cover(kids[0], kids[2]))
-        return s.ShapeLit(cover(kids[0], kids[2]), kids[1] or ())
-
-    def extent(self, kids: Kids) -> s.Expr:
-        return s.Extent(cover(kids[0], kids[1]), s.Name(kids[1].span, kids[1].text))
-
-    def pick(self, kids: Kids) -> Suffix:
-        return Suffix(cover(kids[0], kids[2]), "(", kids[0].span, (kids[1],))
-
-    def picked(self, kids: Kids) -> s.Expr:
-        expr: s.Expr = kids[0]
-        for suffix in kids[1:]:
-            expr = self._pick(expr, suffix)
-        return expr
-
-    def count(self, kids: Kids) -> s.Expr:
-        return s.Count(cover(kids[0], kids[2]), kids[1])
-
-    def size_of(self, kids: Kids) -> s.Expr:
-        return s.SizeOf(cover(kids[0], kids[2]), self.type_word(kids[1]))
-
-    def cast(self, kids: Kids) -> s.Expr:
-        word = kids[2]
-        kind = word if isinstance(word, s.StringLit) else self.type_word(word)
-        return s.Cast(cover(kids[0], kids[-1]), kind, kids[5])
-
-    def select(self, kids: Kids) -> s.Expr:
-        return s.Select(cover(kids[0], kids[-1]), kids[2], kids[4])
-
-    def derived(self, kids: Kids) -> s.Expr:
-        base, _, items, closing = kids
-        if not isinstance(base, s.NameRef):
-            self.error("SYN01", "an ituple is derived from a name: `t {(1), (0)}`", base)
-            return s.TupleLit(cover(base, closing), items)
-        return s.Derivation(cover(base, closing), base, tuple(map(s.dimensions, items)), "ituple")
-
-    # ---- calls
-
-    def scope(self, kids: Kids) -> Token:
-        return kids[1]  # type: ignore[no-any-return]
-
-    def _qname(self, tokens: Sequence[Token]) -> s.QName:
-        parts = tuple(s.Name(token.span, token.text) for token in tokens)
-        return s.QName(cover(parts[0], parts[-1]), parts)
-
-    def call(self, kids: Kids) -> s.Expr:
-        at = 2
-        while isinstance(kids[at], Token) and kids[at].type == "NAME":
-            at += 1
-        _, template, _, _, args, closing = kids[at:]
-        return s.CallExpr(cover(kids[0], closing), self._qname(kids[1:at]), template or (), args or ())
-
-    def constants(self, kids: Kids) -> tuple[s.Expr, ...]:
-        return nodes(kids)
-
-    def constant_pair(self, kids: Kids) -> s.Expr:
-        """`2:4`, of a sparsity pattern only."""
-        return s.ShapeLit(cover(kids[0], kids[2]), (kids[0], kids[2]))
-
-    def type_arg(self, kids: Kids) -> s.Expr:
-        return s.TypeArg(kids[0].span, self.type_word(kids[0]))
-
-    # ---- chains
-
+class ChainActions(BaseActions):
     def dot(self, kids: Kids) -> Suffix:
         return Suffix(kids[0].span, kids[0].text, kids[0].span)
 
@@ -267,7 +88,7 @@ class ExpressionActions:
         return Chain(self, name).read(kids[1:])
 
     def _scoped(self, tokens: list[Token], suffixes: list[Suffix]) -> s.Expr:
-        callee = self._qname(tokens)
+        callee = self.qualified(tokens)
         if not suffixes:
             return s.NameArg(callee.span, callee)
         if suffixes[0].word != "(":
@@ -276,7 +97,19 @@ class ExpressionActions:
             self.error("SYN01", "nothing can follow a call; bind its result first", suffixes[1].word_span)
         return s.IntrinsicCall(cover(callee, tokens[0]).to(suffixes[0].span), callee, suffixes[0].args or ())
 
-    def _pick(self, base: s.Expr, suffix: Suffix) -> s.Expr:
+    def scope(self, kids: Kids) -> Token:
+        return kids[1]  # type: ignore[no-any-return]
+
+    def pick(self, kids: Kids) -> Suffix:
+        return Suffix(cover(kids[0], kids[2]), "(", kids[0].span, (kids[1],))
+
+    def picked(self, kids: Kids) -> s.Expr:
+        expr: s.Expr = kids[0]
+        for suffix in kids[1:]:
+            expr = self.pick_element(expr, suffix)
+        return expr
+
+    def pick_element(self, base: s.Expr, suffix: Suffix) -> s.Expr:
         args = suffix.args or ()
         span = base.span.to(suffix.span)
         if len(args) != 1:
@@ -317,7 +150,7 @@ class Chain:
     goes to `done`; view operations go to `ops`, where `.at`, `.step` and `.from` complete the last one.
     """
 
-    def __init__(self, actions: ExpressionActions, name: Token) -> None:
+    def __init__(self, actions: ChainActions, name: Token) -> None:
         self.actions = actions
         self.name = s.Name(name.span, name.text)
         self.span = name.span
@@ -376,13 +209,13 @@ class Chain:
             return self._fail("`.span` of a view: name the view first", suffix, "`v = ...; v.span`")
         self.done = s.SpanOf(self.span.to(suffix.word_span), self._base())
         if suffix.args is not None:  # `x.span(0)` is lexed as one suffix
-            self.done = self.actions._pick(self.done, replace(suffix, span=suffix.span))
+            self.done = self.actions.pick_element(self.done, replace(suffix, span=suffix.span))
         return True
 
     def _after_done(self, suffix: Suffix, span: Span) -> bool:
         assert self.done is not None
         if suffix.word == "(" and isinstance(self.done, s.SpanOf | s.Pick):
-            self.done = self.actions._pick(self.done, suffix)
+            self.done = self.actions.pick_element(self.done, suffix)
         elif suffix.word == "[" and isinstance(self.done, s.SpanOf):
             self.done = s.Derivation(span, self.done, tuple(map(s.dimensions, suffix.args or ())), "shape")
         elif isinstance(self.done, s.ElemRef):
@@ -481,11 +314,3 @@ class Chain:
     def _fail(self, message: str, suffix: Suffix, hint: str | None = None, code: str = "SYN01") -> bool:
         self.actions.error(code, message, suffix.word_span, hint)
         return False
-
-
-@dataclass(frozen=True, eq=False, slots=True)
-class MapOp(s.ViewOp):
-    """`.map<local>(offset, length)`: only on its way into a `MapView`."""
-
-    kind: Literal["map", "remap"]
-    args: tuple[s.Expr, ...]
