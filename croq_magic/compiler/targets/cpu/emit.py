@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu import copies, vector
 from croq_magic.compiler.targets.cpu.checks import CheckSite
@@ -28,7 +29,7 @@ class EntryPoint:
 
     `kinds` has one letter per parameter: "a" array, "i" integer or truth value, "f" f32, "d" f64, "h" f16, "b" bf16,
     "-" stream; `dims` names the symbolic dimensions; `result` is the NumPy name of the element type of what is
-    returned, None for nothing.
+    returned, None for nothing; `zeroed` says that the result's array must be zero before the call.
     """
 
     function: str
@@ -36,6 +37,7 @@ class EntryPoint:
     kinds: str
     dims: tuple[str, ...]
     result: str | None
+    zeroed: bool = True
 
     @property
     def params(self) -> int:
@@ -118,6 +120,7 @@ class HostFunction(Statements):
             "".join(map(_kind, function.params)),
             tuple(dim.name for dim in function.dims),
             function.result.dtype.numpy if function.result is not None else None,
+            reads_zeros(function),
         )
         self.in_result = _result_buffer(function)
         self._nesting = 0

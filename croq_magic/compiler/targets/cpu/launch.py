@@ -51,9 +51,14 @@ class Launcher:
         self._dims = entry.dims
         self._encode = [index for index, kind in enumerate(entry.kinds) if kind in "hb"]
 
+    @property
+    def fills_result(self) -> bool:
+        """Every element of the result is stored, so its array may hold anything before the call."""
+        return not self.entry.zeroed
+
     def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: np.ndarray | None = None) -> Any:
         """Runs the function. `values` has one entry per parameter: a C-contiguous array, a Python number, or a stream
-        handle; `result` is the array of zeros that a returned span is written to. Returns a returned scalar.
+        handle; `result` is the array of zeros (of anything, with `fills_result`) that a returned span is written to. Returns a returned scalar.
 
         Raises `CheckError` for a failed check, `TargetError` without memory, KeyboardInterrupt when interrupted.
         """

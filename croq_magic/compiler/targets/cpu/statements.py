@@ -233,15 +233,18 @@ class Statements(Loops):
             self.line(f'croq_rt->print(lane, "{cxx_string(data)}", {len(data)});')
 
     def assertion(self, s: ir.Assert) -> None:
+        shown = [
+            v for v in s.values if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))
+        ]
         operands = [
-            Operand(format_expr(v), "f" if v.dtype.is_float else "b" if v.dtype is BOOL else "i") for v in s.values
+            Operand(format_expr(v), "f" if v.dtype.is_float else "b" if v.dtype is BOOL else "i") for v in shown
         ]
         number = self.site(s.message, operands, s.span, code=s.code)
         values = [
             f"choreo::croq_bits<int64_t>(f64({self.expressions.value(v)}))"
             if v.dtype.is_float
             else self.expressions.value(v)
-            for v in s.values
+            for v in shown
         ]
         report = f"croq_fail({', '.join(['lane', str(number), *self.instance_values(), *values])})"
         with self.block(f"if (CROQ_UNLIKELY(!({self.expressions.value(s.condition)})))"):
