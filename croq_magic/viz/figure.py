@@ -42,11 +42,20 @@ class Diagram:
     def save(self, path: str | Path, dpi: int = DPI) -> Path:
         """Writes the picture; the name's ending chooses the format (png, svg, pdf)."""
         path = Path(path)
+        if path.suffix.lower() == ".png":
+            path.write_bytes(self.png(dpi))
+            return path
         self.figure.savefig(path, dpi=dpi, facecolor=self.figure.get_facecolor())
         return path
 
     def png(self, dpi: int = DPI) -> bytes:
-        return self._rendered("png", dpi)
+        """The picture as PNG, with a palette of 256 colours: a quarter of the size, and notebooks keep it."""
+        from PIL import Image
+
+        full = Image.open(io.BytesIO(self._rendered("png", dpi))).convert("RGB")
+        buffer = io.BytesIO()
+        full.quantize(256, kmeans=3, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
+        return buffer.getvalue()
 
     def svg(self) -> str:
         return self._rendered("svg", DPI).decode()

@@ -47,6 +47,10 @@ def mapping(fn: Any, *, theme: str = "auto", **sizes: Any) -> Diagram:
 def _launch(s: Subject, launch: ir.Launch) -> dict[str, Any]:
     levels: list[dict[str, Any]] = []
     _levels(s, launch.kernel.region, levels)
+    lanes = {"group": WARP, "group-4": 4 * WARP}.get(levels[-1]["level"])
+    if lanes:
+        extra = {"level": "thread", "kind": "thread", "indices": (), "extents": (lanes,), "count": lanes}
+        levels.append(extra | {"implied": True})
     blocks = math.prod(level["count"] for level in levels if level["kind"] == "block")
     fine = [level for level in levels if level["kind"] != "block"]
     threads = math.prod(level["count"] for level in fine)
@@ -139,7 +143,7 @@ def line_note(line: dict[str, Any]) -> str:
     if line["kind"] == "foreach":
         return f"{plural(total, 'step')}, in order" if line["extents"] else "steps, in order"
     if line["kind"] in ("dma", "call", "compute") and line["level"] != "host":
-        once = "in each block" if line["level"] == "block" else f"in each {line['level']}"
+        once = f"in each {line['level'].replace('group', 'warp')}"
         return once if line["count"] is None else f"{once}, {line['count']:,} × in all"
     return "host" if line["kind"] == "function" else ""
 
