@@ -252,6 +252,7 @@ _TABLE = {
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level
         PRE07 E Directive or macro that is not supported
+        RAC01 W Race between instances
         UNS01 E Not supported by this version
         CXX01 E Refused by the C++ compiler
     """,
