@@ -13,30 +13,12 @@ from typing import Any
 import numpy as np
 
 from croq_magic import arguments
-from croq_magic.compiler import evaluate, ir
-from croq_magic.compiler.codes import CODES
-from croq_magic.compiler.diagnostics import excerpt
-from croq_magic.compiler.text import format_expr
+from croq_magic.compiler import arithmetic
+from croq_magic.compiler.signature import EntryCheck, Parameter, Signature
 from croq_magic.errors import BindError, CheckError
 
 Shape = tuple[int, ...]
-
-
-def is_written(param: ir.Param) -> bool:
-    """Whether the caller sees what the function stores into the parameter: `&`, `global`, or a store without either."""
-    return param.kind == "span" and (param.in_out or param.written)
-
-
-def signature_text(function: ir.Function) -> str:
-    """`s32 [128, 256] matmul(s32 [128, 256] lhs, s32 [256, 256] rhs)`."""
-    result = function.result
-    if result is None:
-        returned = "void"
-    elif result.extents is None:
-        returned = str(result.dtype)
-    else:
-        returned = f"{result.dtype} [{', '.join(map(format_expr, result.extents))}]"
-    return f"{returned} {function.name}({', '.join(map(arguments.declaration, function.params))})"
+Spans = tuple[Parameter, str, np.ndarray, np.ndarray]  # parameter, name, the caller's array, the one to launch with
 
 
 @dataclasses.dataclass(slots=True)
@@ -52,12 +34,18 @@ class Plan:
     result_dtype: np.dtype[Any] | None
     warnings: list[str] = dataclasses.field(default_factory=list)
     ready: Callable[[Sequence[Any], Mapping[str, int], Any], Any] | None = None
+    allocate: Callable[..., np.ndarray] = np.zeros
+
+    def launch_by(self, launch: Callable[[Sequence[Any], Mapping[str, int], Any], Any]) -> None:
+        """What the function for these extents is launched by; a launch that fills its result needs no zeros."""
+        self.allocate = np.empty if getattr(launch, "fills_result", False) else np.zeros
+        self.ready = launch
 
     def new_result(self) -> np.ndarray | None:
-        """A fresh array of zeros for a returned span; None when the function returns a scalar or nothing."""
+        """A fresh array for a returned span; None when the function returns a scalar or nothing."""
         if self.result_shape is None:
             return None
-        return np.zeros(self.result_shape, self.result_dtype)
+        return self.allocate(self.result_shape, self.result_dtype)
 
 
 @dataclasses.dataclass
@@ -83,41 +71,31 @@ class Bound:
 class Binder:
     """Checks and binds the arguments of one function."""
 
-    def __init__(self, function: ir.Function) -> None:
-        self.function = function
-        self.params = function.params
-        self.names = [param.name or f"argument {index + 1}" for index, param in enumerate(function.params)]
-        self.required = [name for name, p in zip(self.names, self.params, strict=True) if p.kind != "stream"]
+    def __init__(self, signature: Signature) -> None:
+        self.signature = signature
+        self.function = signature.name
+        self.params = signature.params
+        self.names = [param.name for param in signature.params]
+        self.required = [param.name for param in signature.params if param.kind != "stream"]
         self.plans: dict[tuple[Any, ...], Plan] = {}
-        self._scalars = [p.var.name for p in self.params if p.kind == "scalar" and p.var is not None]
-        extents = function.result.extents if function.result and function.result.extents is not None else None
-        self._extents = extents
-        conditions = [check.condition for check in function.checks]
-        shown = [value for check in function.checks for value in check.values]
-        used = set(evaluate.free_variables([*(extents or ()), *conditions, *shown]))
-        # Scalars belong to the key of a plan only where extents or checks depend on them.
-        self.key_scalars = [name for name in self._scalars if name in used]
-        self._result_shape = self._compile(extents) if extents is not None else None
-
-    def _compile(self, expressions: Sequence[ir.Expr]) -> Any:
-        return evaluate.function(expressions, [dim.name for dim in self.function.dims] + self._scalars)
+        self._new_shape = arithmetic.function(signature.shape) if signature.shape else None
 
     # ------------------------------------------------------------------------------------------- names and counts
 
     def arrange(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
         """One value per parameter from positional and keyword arguments; streams may be left out."""
-        name = self.function.name
+        name = self.function
         if len(args) > len(self.params):
             raise BindError(
                 f"{name}: takes {arguments.count(len(self.params), 'argument')}, {len(args)} given\n"
-                f"    declared: {signature_text(self.function)}"
+                f"    declared: {self.signature.text}"
             )
         values = dict(zip(self.names, args, strict=False))
         for key, value in kwargs.items():
             if key not in self.names:
                 near = arguments.nearest(key, self.names)
                 raise BindError(
-                    f"{name}: has no parameter `{key}`\n    declared: {signature_text(self.function)}"
+                    f"{name}: has no parameter `{key}`\n    declared: {self.signature.text}"
                     + (f"\n    hint:     did you mean `{near}`?" if near else "")
                 )
             if key in values:
@@ -127,7 +105,7 @@ class Binder:
         if missing:
             raise BindError(
                 f"{name}: {arguments.listing(missing)} {'is' if len(missing) == 1 else 'are'} missing\n"
-                f"    declared: {signature_text(self.function)}"
+                f"    declared: {self.signature.text}"
             )
         return [values.get(each) for each in self.names]
 
@@ -139,14 +117,14 @@ class Binder:
         `expressions` gives, per parameter, the Python text that the value came from (its own name by default); error
         messages build their suggestion from it. Raises `BindError`, or `CheckError` for a failed entry check.
         """
-        function, expressions = self.function.name, expressions or {}
+        expressions = expressions or {}
         ready: list[Any] = []
-        arrays: list[tuple[ir.Param, str, np.ndarray, np.ndarray]] = []
+        arrays: list[Spans] = []
         for param, name, value in zip(self.params, self.names, values, strict=True):
-            place = arguments.Place(function, name, expressions.get(name, name), param)
+            place = arguments.Place(self.function, name, expressions.get(name, name), param)
             if param.kind == "span":
                 given = arguments.to_array(value, place)
-                array = arguments.to_contiguous(given, place) if is_written(param) else arguments.to_readable(given)
+                array = arguments.to_contiguous(given, place) if param.written else arguments.to_readable(given)
                 arrays.append((param, name, given, array))
                 ready.append(array)
             elif param.kind == "scalar":
@@ -156,7 +134,7 @@ class Binder:
         plan = self.plan([array.shape for *_, array in arrays], ready)
         bound = Bound(ready, plan)
         for param, name, given, array in arrays:
-            if is_written(param):
+            if param.written:
                 bound.written.append(name)
                 if array is given:
                     bound.in_place.append(name)
@@ -170,17 +148,17 @@ class Binder:
         pairs = zip(self.names, self.params, bound.values, strict=True)
         return {name: value for name, param, value in pairs if param.kind != "stream"}
 
-    def _separate(self, bound: Bound, arrays: list[tuple[ir.Param, str, np.ndarray, np.ndarray]]) -> None:
+    def _separate(self, bound: Bound, arrays: list[Spans]) -> None:
         """Arrays that a function writes to must share memory with no other argument; inputs that do are copied."""
         for index, (param, name, given, _) in enumerate(arrays):
-            if not is_written(param):
+            if not param.written:
                 continue
             for other_index, (other, other_name, other_given, other_array) in enumerate(arrays):
                 if other_index == index or not np.shares_memory(given, other_given):
                     continue
-                if is_written(other):
+                if other.written:
                     raise BindError(
-                        f"{self.function.name}: `{name}` and `{other_name}` share memory, "
+                        f"{self.function}: `{name}` and `{other_name}` share memory, "
                         f"and the function writes to both\n    hint:     pass {other_name}.copy()"
                     )
                 if np.shares_memory(given, other_array):
@@ -201,30 +179,28 @@ class Binder:
 
     def key(self, shapes: Sequence[Shape], values: Sequence[Any]) -> tuple[Any, ...]:
         scalars = self._scalar_values(values)
-        return (*shapes, *(scalars[name] for name in self.key_scalars))
+        return (*shapes, *(scalars[name] for name in self.signature.key))
 
     def _scalar_values(self, values: Sequence[Any]) -> dict[str, Any]:
-        return {p.var.name: value for p, value in zip(self.params, values, strict=True) if p.kind == "scalar" and p.var}
+        scalars = [value for p, value in zip(self.params, values, strict=True) if p.kind == "scalar"]
+        return dict(zip(self.signature.scalars, scalars, strict=True))
 
     def _new_plan(self, shapes: Sequence[Shape], values: Sequence[Any]) -> Plan:
         dims = self._dims(shapes)
-        environment = {**dims, **self._scalar_values(values)}
-        ordered = [environment[dim.name] for dim in self.function.dims] + [environment[n] for n in self._scalars]
+        environment = [*(dims[name] for name in self.signature.dims), *self._scalar_values(values).values()]
         warned: dict[str, str] = {}  # one text a message: a copy in and the copy back leave the same rest
-        for check in self.function.checks:
-            text = self._entry_check(check, ordered)
+        for check in self.signature.checks:
+            text = self._entry_check(check, environment)
             if text is not None:
                 warned.setdefault(check.message, text)
         shape = None
-        if self._result_shape is not None:
-            shape = tuple(int(extent) for extent in self._result_shape(*ordered))
-            for extent, expression in zip(shape, self._extents or (), strict=True):
+        if self._new_shape is not None:
+            shape = tuple(map(int, self._new_shape(*environment)))
+            for extent, written in zip(shape, self.signature.extents or (), strict=True):
                 if extent < 1:
-                    where = f"{self.function.name}: extent `{format_expr(expression)}`"
-                    raise CheckError(f"{where} is {extent}; extents are at least 1 [RTA03]")
-        result = self.function.result
-        dtype = arguments.numpy_dtype(result.dtype) if result else None
-        return Plan(dims, shape, dtype, list(warned.values()))
+                    raise CheckError(f"{self.function}: extent `{written}` is {extent}; extents are at least 1 [RTA03]")
+        result = self.signature.result_dtype
+        return Plan(dims, shape, arguments.numpy_dtype(result) if result else None, list(warned.values()))
 
     def _dims(self, shapes: Sequence[Shape]) -> dict[str, int]:
         """Values of the symbolic dimensions; every occurrence must agree (RTA01)."""
@@ -232,39 +208,34 @@ class Binder:
         spans = [(p, n) for p, n in zip(self.params, self.names, strict=True) if p.kind == "span"]
         for (param, name), shape in zip(spans, shapes, strict=True):
             for axis, (extent, actual) in enumerate(zip(param.extents, shape, strict=True)):
-                if not isinstance(extent, ir.Var):
+                if isinstance(extent, int):
                     continue
                 if actual < 1:
                     raise BindError(
-                        f"{self.function.name}: parameter `{name}` dim {axis} is {actual}; extents are at least 1\n"
-                        f"    declared: {arguments.declaration(param)}"
+                        f"{self.function}: parameter `{name}` dim {axis} is {actual}; extents are at least 1\n"
+                        f"    declared: {param.declaration}"
                     )
-                first, where, where_axis = seen.setdefault(extent.name, (actual, name, axis))
+                first, where, where_axis = seen.setdefault(extent, (actual, name, axis))
                 if first != actual:
                     raise BindError(
-                        f"{self.function.name}: dimension {extent.name} is {first} in `{where}` (dim {where_axis}) "
-                        f"but {actual} in `{name}` (dim {axis})\n    declared: {signature_text(self.function)}"
+                        f"{self.function}: dimension {extent} is {first} in `{where}` (dim {where_axis}) "
+                        f"but {actual} in `{name}` (dim {axis})\n    declared: {self.signature.text}"
                     )
         return {name: actual for name, (actual, _, _) in seen.items()}
 
-    def _entry_check(self, check: ir.Assert, ordered: Sequence[Any]) -> str | None:
+    def _entry_check(self, check: EntryCheck, environment: Sequence[Any]) -> str | None:
         """Raises `CheckError` for a check that fails; one that only warns gives its text."""
         try:
-            holds = self._compile([check.condition])(*ordered)[0]
+            holds = arithmetic.function(check.condition)(*environment)[0]
         except ZeroDivisionError:
             holds = False
         if holds:
             return None
-        shown = []
-        for value in check.values:
-            if not isinstance(value, ir.Const):
-                shown.append(f"{format_expr(value)} = {self._compile([value])(*ordered)[0]}")
+        shown = [f"{name} = {arithmetic.function(text)(*environment)[0]}" for name, text in check.values]
         facts = f" ({', '.join(shown)})" if shown else ""
-        text, span = f"{self.function.name}: {check.message}{facts} [{check.code}]", check.span
-        warns = CODES[check.code].severity == "warning"
-        if span is not None:
-            kind = "warning: " if warns else ""
-            text = "\n".join([f"{span.name}:{span.line}:{span.column}: {kind}{text}", *excerpt(span)])
-        if warns:
+        text = f"{self.function}: {check.message}{facts} [{check.code}]"
+        if check.place:
+            text = "\n".join([f"{check.place}: {'warning: ' if check.warns else ''}{text}", *check.excerpt])
+        if check.warns:
             return text
         raise CheckError(text)

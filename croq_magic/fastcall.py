@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from croq_magic.arguments import numpy_dtype
-from croq_magic.binding import Binder, is_written
-from croq_magic.compiler import ir
+from croq_magic.binding import Binder
+from croq_magic.compiler.signature import Parameter
 from croq_magic.compiler.types import Kind
 
 # Bits of `ndarray.flags.num`: NPY_ARRAY_C_CONTIGUOUS, NPY_ARRAY_ALIGNED, NPY_ARRAY_WRITEABLE of NumPy's C interface.
@@ -37,20 +37,21 @@ def specialise(binder: Binder, slow: Slow, explain: Explain) -> Slow:
         "plans": binder.plans,
         "slow": slow,
         "explain": explain,
-        "written": [name for name, p in zip(binder.names, binder.params, strict=True) if is_written(p)],
+        "written": [name for name, p in zip(binder.names, binder.params, strict=True) if p.written],
     }
     names = [f"a{index}" for index in range(len(binder.params))]
     tests = []
     for index, (name, param) in enumerate(zip(names, binder.params, strict=True)):
         tests.append(_test(index, name, param, environment))
     spans = [name for name, p in zip(names, binder.params, strict=True) if p.kind == "span"]
-    writes = [name for name, p in zip(names, binder.params, strict=True) if is_written(p)]
+    writes = [name for name, p in zip(names, binder.params, strict=True) if p.written]
     pairs = {frozenset((w, s)) for w in writes for s in spans if w != s}
     tests += [f"not share({', '.join(sorted(pair))})" for pair in sorted(pairs, key=sorted)]
-    scalars = {p.var.name: n for n, p in zip(names, binder.params, strict=True) if p.kind == "scalar" and p.var}
-    key = [f"{name}.shape" for name in spans] + [scalars[name] for name in binder.key_scalars]
-    has_array = binder.function.result is not None and binder.function.result.extents is not None
-    out = "zeros(plan.result_shape, plan.result_dtype)" if has_array else "None"
+    places = [name for name, p in zip(names, binder.params, strict=True) if p.kind == "scalar"]
+    scalars = dict(zip(binder.signature.scalars, places, strict=True))
+    key = [f"{name}.shape" for name in spans] + [scalars[name] for name in binder.signature.key]
+    has_array = binder.signature.extents is not None
+    out = "plan.allocate(plan.result_shape, plan.result_dtype)" if has_array else "None"
     source = f"""
 def call({", ".join(names)}):
     if {" and ".join(tests) or "True"}:
@@ -64,17 +65,17 @@ def call({", ".join(names)}):
             return {"out" if has_array else "value"}
     return slow({", ".join(names)})
 """
-    exec(compile(source, f"<tileflow {binder.function.name}>", "exec"), environment)
+    exec(compile(source, f"<tileflow {binder.function}>", "exec"), environment)
     return environment["call"]
 
 
-def _test(index: int, name: str, param: ir.Param, environment: dict[str, Any]) -> str:
+def _test(index: int, name: str, param: Parameter, environment: dict[str, Any]) -> str:
     """The condition under which a value can be launched as it is."""
-    if param.kind == "stream" or param.dtype is None:
+    if param.kind == "stream":
         return f"type({name}) is int"
     if param.kind == "span":
         environment[f"dtype{index}"] = numpy_dtype(param.dtype)
-        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if is_written(param) else 0)
+        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if param.written else 0)
         same = f"{name}.dtype is dtype{index} and {name}.flags.num & {flags} == {flags}"
         return f"type({name}) is ndarray and {same}"
     if param.dtype.kind is Kind.BOOL:

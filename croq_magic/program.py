@@ -198,7 +198,7 @@ class TileFunction:
         Raises `CheckError` when an access is proven to be wrong with these extents.
         """
         if bound.plan.ready is None:
-            bound.plan.ready = self.compiled.variant(bound.plan.dims).launch
+            bound.plan.launch_by(self.compiled.variant(bound.plan.dims).launch)
 
     def _explain(self, error: BaseException, in_place: list[str]) -> BaseException:
         """The error to raise for one of a launch. Copies are dropped; arrays written in place may have changed."""

@@ -20,12 +20,15 @@ from croq_magic.compiler.ir import Function
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.parse import parse
 from croq_magic.compiler.passes.base import Context, Pass, run_passes
+from croq_magic.compiler.passes.check_reads import CheckReads
 from croq_magic.compiler.passes.check_storage import CheckStorage
 from croq_magic.compiler.passes.drop_checks import DropChecks
+from croq_magic.compiler.passes.drop_zeroing import DropZeroing
 from croq_magic.compiler.passes.insert_joins import InsertJoins
 from croq_magic.compiler.passes.map_levels import MapLevels
 from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
+from croq_magic.compiler.passes.prove_races import ProveRaces
 from croq_magic.compiler.preprocess import preprocess
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.split import Unit, split
@@ -49,7 +52,7 @@ class FrontEnd:
 
 def mapping_passes(checks: str) -> list[Pass]:
     """Passes after which the IR says where everything runs and what is proven. Diagrams are drawn from this form."""
-    passes: list[Pass] = [MapLevels(), CheckStorage(), InsertJoins(), ProveBounds()]
+    passes: list[Pass] = [MapLevels(), CheckStorage(), CheckReads(), InsertJoins(), ProveBounds(), ProveRaces()]
     if checks in ("none", "entry"):
         passes.append(DropChecks())
     return passes
@@ -57,7 +60,7 @@ def mapping_passes(checks: str) -> list[Pass]:
 
 def optimising_passes() -> list[Pass]:
     """Passes that every target wants; a target adds its own."""
-    return [PromoteAccumulators()]
+    return [PromoteAccumulators(), DropZeroing()]
 
 
 def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks: str = "auto") -> FrontEnd:
