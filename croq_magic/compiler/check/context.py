@@ -8,7 +8,15 @@ from collections.abc import Iterator
 from typing import NoReturn
 
 from croq_magic.compiler import ir, syntax
-from croq_magic.compiler.check.values import FragmentValue, FutureValue, OperationValue, Poison, Value, is_entry
+from croq_magic.compiler.check.values import (
+    EventValue,
+    FragmentValue,
+    FutureValue,
+    OperationValue,
+    Poison,
+    Value,
+    is_entry,
+)
 from croq_magic.compiler.diagnostics import Note, Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.source import Span
@@ -154,6 +162,9 @@ class Checker:
                 group.buffer = group.scope = None
         for symbol in scope.symbols.values():
             value = symbol.value
+            if isinstance(value, EventValue) and value.waited and not value.triggered and not value.event.ready:
+                message = f"`{symbol.name}` is waited on but never triggered: deadlock"
+                self.error("EVT10", message, value.waited)
             if isinstance(value, OperationValue) and value.waited is None and not scope.hidden:
                 hint = f"`wait {symbol.name};` before `{value.accumulator}` is used"
                 self.error("DMA07", f"`{symbol.name}` is never waited on", symbol.span, hint)

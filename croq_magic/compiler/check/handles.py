@@ -131,8 +131,6 @@ def placeholder(c: Checker, s: syntax.Placeholder) -> None:
     transfers = (node for node in syntax.walk(c.function.body) if isinstance(node, syntax.Dma))
     if not exchanged and not any(node.result and node.result.text == name for node in transfers):
         c.fail("DMA11", f"placeholder `{name}` is never bound", s.result.span, "assign a transfer to it")
-    if s.engine == "tma":
-        c.unsupported("`tma.any`", s.span, "`dma.any`")
     value = FutureValue(None, None, s.result.span, c.depth, exchanged=True, place=(c.body, len(c.body)))
     c.declare(s.result, value)
     group = c.groups.get(name)

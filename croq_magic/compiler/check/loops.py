@@ -8,6 +8,7 @@ from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check import shapes
 from croq_magic.compiler.check.context import Checker, Symbol, decide, free_variables, show
 from croq_magic.compiler.check.conversions import as_scalar
+from croq_magic.compiler.check.events import spin, spun_events
 from croq_magic.compiler.check.expressions import condition, constant_integer, evaluate, integer
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.values import Bounded, BoundedTuple, Driver, FutureValue, SpanValue, Value, is_index
@@ -277,6 +278,10 @@ def _unroll(c: Checker, s: syntax.Foreach, axes: list[_Axis]) -> int:
 
 
 def while_(c: Checker, s: syntax.While) -> None:
+    events = spun_events(c, s.condition)
+    if events:
+        spin(c, s, events)
+        return
     test = condition(c, s.condition)
     c.loops += 1
     c.guards.append(test)

@@ -181,8 +181,8 @@ def _attributes(c: Checker, s: syntax.Parallel, group: syntax.AxisGroup) -> ir.R
 def inthreads(c: Checker, s: syntax.InThreads) -> None:
     if not c.in_device:
         c.fail("PAR13", "`inthreads` needs an enclosing `parallel`", s.span)
-    if s.is_async:
-        c.unsupported("`inthreads.async`", s.span)
+    if s.is_async and c.masked:
+        c.fail("PAR13", "only the outermost `inthreads` may be asynchronous", s.span)
     test = condition(c, s.condition)
     _check_mask(c, s, test)
     from croq_magic.compiler.check.statements import body

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check import calls, handles, loops, parallel, shapes, storage, tensor, transfers
+from croq_magic.compiler.check import calls, events, handles, loops, parallel, shapes, storage, tensor, transfers
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.conversions import (
     as_scalar,
@@ -72,8 +72,6 @@ def body(c: Checker, s: syntax.Stmt, kind: str) -> ir.Body:
 
 _UNSUPPORTED: dict[type[syntax.Stmt], str] = {
     syntax.MapView: "`.map`",
-    syntax.Trigger: "`trigger`",
-    syntax.EventDecl: "`event`",
     syntax.CppEscape: "`__cpp__`",
     syntax.Asm: "inline assembly",
 }
@@ -104,6 +102,8 @@ _register(syntax.Dma, transfers.dma)  # type: ignore[arg-type]
 _register(syntax.Placeholder, handles.placeholder)  # type: ignore[arg-type]
 _register(syntax.Swap, handles.swap)  # type: ignore[arg-type]
 _register(syntax.Rotate, handles.rotate)  # type: ignore[arg-type]
+_register(syntax.EventDecl, events.declaration)  # type: ignore[arg-type]
+_register(syntax.Trigger, events.trigger)  # type: ignore[arg-type]
 _register(syntax.FragDecl, tensor.fragment_declaration)  # type: ignore[arg-type]
 _register(syntax.MmaFill, tensor.fill)  # type: ignore[arg-type]
 _register(syntax.MmaLoad, tensor.load)  # type: ignore[arg-type]

@@ -64,18 +64,20 @@ def new_fragment(
 def complete(c: Checker, body: ir.Body) -> ir.Body:
     """The body with every stand-in replaced by the fragment that its uses made it."""
     done: dict[ir.Node, ir.Fragment] = {}
+    unused: set[ir.Node] = set()
     for value in c.fragments:
         if value.shape is None or value.dtype is None:
-            c.error(
-                "MMA04",
-                f"the shape of `{value.fragment.name}` does not follow from any `mma`",
-                value.span,
-                "give it, `frag f32 [16, 8] c {0.0f}`",
-            )
+            message = f"`{value.fragment.name}` is filled but no `mma` accumulates into it"
+            c.warn("MMA04", message, value.span, "remove it, or give its shape, `frag f32 [16, 8] c {0.0f}`")
+            unused.add(value.fragment)
             continue
         done[value.fragment] = dataclasses.replace(value.fragment, dtype=value.dtype, shape=value.shape)
 
-    def change(node: ir.Node) -> ir.Node | None:
+    def change(node: ir.Node) -> ir.Node | ir.Body | None:
+        if isinstance(node, ir.DeclareFragment) and node.fragment in unused:
+            return ()
+        if isinstance(node, ir.MmaFill | ir.FragmentOp) and node.target.fragment in unused:
+            return ()
         if isinstance(node, ir.Fragment):
             return done.get(node)
         if isinstance(node, ir.FragmentRef) and node.fragment in done:
@@ -90,7 +92,7 @@ def complete(c: Checker, body: ir.Body) -> ir.Body:
             return dataclasses.replace(node, fragment=fragment, init=init)
         return None
 
-    return rewrite(body, change) if done else body
+    return rewrite(body, change) if c.fragments else body
 
 
 # ----------------------------------------------------------------------------------------------------- operands
@@ -438,12 +440,9 @@ def reduce(c: Checker, s: syntax.FragReduce) -> None:
     if target.shape is None:
         target.shape, target.dtype = rest, target.dtype or source.dtype
     if len(target.shape) != len(rest) or not all(map(integers.equal, target.shape, rest)):
-        want = ", ".join(map(show, rest))
-        c.fail(
-            "MMA16",
-            f"the result of the reduction is [{want}], `{s.destination.span.text}` is [{', '.join(map(show, target.shape))}]",
-            s.span,
-        )
+        want, have = (", ".join(map(show, shape)) for shape in (rest, target.shape))
+        message = f"the result of the reduction is [{want}], `{s.destination.span.text}` is [{have}]"
+        c.fail("MMA16", message, s.span)
     target.replicated = True
     c.emit(ir.FragmentReduce(s.kind, target_ref, source_ref, axis, span=s.span))
 

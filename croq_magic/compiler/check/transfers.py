@@ -5,13 +5,15 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax, views
+from croq_magic.compiler.check import tma
 from croq_magic.compiler.check.context import Checker, decide, free_variables, show
 from croq_magic.compiler.check.conversions import store_as
+from croq_magic.compiler.check.events import wait_event
 from croq_magic.compiler.check.expressions import evaluate, integer, scalar
 from croq_magic.compiler.check.handles import shared_slot
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import mark_written, require_constant
-from croq_magic.compiler.check.values import FutureValue, OperationValue, SpanValue
+from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue, SpanValue
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, DType
 
@@ -20,14 +22,12 @@ _SWIZZLES = (32, 64, 128)
 
 def dma(c: Checker, s: syntax.Dma) -> None:
     """One transfer; binds its future if it is named."""
-    if s.engine == "tma":
-        c.unsupported("`tma`", s.span, "`dma.copy` has the same meaning")
     source = _operand(c, s.source)
     for modifier in s.modifiers:
         if modifier.name == "zfill":
             source = dataclasses.replace(source, zfill=True)
-        elif modifier.name != "swiz":
-            c.unsupported(f"`.{modifier.name}`", modifier.span)
+        elif modifier.name == "sp":
+            _check_sparsity(c, modifier)
     pad, pad_value = _padding(c, s, source)
     order = _permutation(c, s, source)
     extents = _result_extents(source, pad, order)
@@ -41,12 +41,20 @@ def dma(c: Checker, s: syntax.Dma) -> None:
         if not isinstance(s.destination, syntax.StorageWord)
         else False
     )
+    if s.engine == "tma":
+        source, destination = tma.operands(c, s, source, destination)
     after = _after(c, s)
     if destination.buffer.storage is ir.Storage.SHARED:
         _require_uniform(c, (source, destination), s.span)
     mark_written(c, destination, s.span)
     token = _bind_future(c, s, destination)
-    c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, span=s.span))
+    c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, s.engine, span=s.span))
+
+
+def _check_sparsity(c: Checker, modifier: syntax.Modifier) -> None:
+    if modifier.args not in ((), (2, 4)):
+        c.fail("DMA24", "only 2:4 sparsity exists", modifier.span)
+    c.unsupported("`.sp`", modifier.span, "hand over the kept values and their metadata")
 
 
 def _bound_placeholder(c: Checker, s: syntax.Dma) -> FutureValue | None:
@@ -72,7 +80,7 @@ def _bind_future(c: Checker, s: syntax.Dma, destination: ir.View) -> ir.Token | 
             )
         if s.is_async and value.token is None:
             value.token = ir.Token(c.fresh(f"{name}_done"))
-        value.bound, value.is_async = destination, s.is_async
+        value.bound, value.is_async, value.engine = destination, s.is_async, s.engine
         return value.token
     old = c.find_here(name)
     if old is not None and isinstance(old.value, FutureValue):
@@ -81,7 +89,9 @@ def _bind_future(c: Checker, s: syntax.Dma, destination: ir.View) -> ir.Token | 
         c.fail("DMA22", f"`{name}` is already {pending}", s.result.span, hint)
     token = ir.Token(c.fresh(f"{name}_done")) if s.is_async else None
     exchanged = name in c.groups and c.groups[name].rotates
-    future = FutureValue(destination, token, s.result.span, c.depth, exchanged=exchanged, is_async=s.is_async)
+    future = FutureValue(
+        destination, token, s.result.span, c.depth, exchanged=exchanged, is_async=s.is_async, engine=s.engine
+    )
     c.declare(s.result, future, destination.buffer.storage)
     return token
 
@@ -268,10 +278,13 @@ def _after(c: Checker, s: syntax.Dma) -> ir.Token | None:
 
 
 def wait(c: Checker, s: syntax.Wait) -> None:
-    """`wait f, g`: futures only; events come with roles."""
+    """`wait f, e`: futures and events."""
     tokens: list[ir.Token] = []
     for item in s.items:
         value = resolve(c, item.name.text, item.name.span).value
+        if isinstance(value, EventValue):
+            wait_event(c, item, s.span)
+            continue
         if isinstance(value, OperationValue):
             value.waited = item.span
             tokens.append(value.token)
@@ -292,7 +305,8 @@ def wait(c: Checker, s: syntax.Wait) -> None:
             c.fail("DMA08", f"`{item.name.text}` was already waited on", item.span)
         value.waited = item.span
         tokens.append(value.token)
-    c.emit(ir.Wait(tuple(tokens), span=s.span))
+    if tokens:
+        c.emit(ir.Wait(tuple(tokens), span=s.span))
 
 
 def _require_uniform(c: Checker, operands: tuple[ir.View, ...], span: Span) -> None:

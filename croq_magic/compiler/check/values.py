@@ -141,6 +141,7 @@ class FutureValue(Value):
     exchanged: bool = False
     is_async: bool | None = None
     place: tuple[list[ir.Stmt], int] | None = None
+    engine: str = "dma"
     kind = "a future"
 
     @property
@@ -184,6 +185,19 @@ class OperationValue(Value):
     accumulator: str
     waited: Span | None = None
     kind = "the future of an MMA"
+
+
+@dataclasses.dataclass
+class EventValue(Value):
+    """An event or an event array; `triggered` and `waited` are where it is used so."""
+
+    event: ir.Event
+    span: Span
+    depth: int = 0
+    triggered: Span | None = None
+    waited: Span | None = None
+    warned: bool = False
+    kind = "an event"
 
 
 @dataclasses.dataclass(frozen=True)

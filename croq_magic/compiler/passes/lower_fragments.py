@@ -25,8 +25,8 @@ _K_ATOM = {2: 16, 4: 8}  # K of one instruction by operand bytes, what a schedul
 
 @dataclasses.dataclass(frozen=True)
 class LowerFragments:
-    """After it no fragment is left. Declarations must be hoisted and regions split already: no fragment statement stands
-    in a thread region."""
+    """After it no fragment is left. Declarations must be hoisted and regions split before: no fragment statement may
+    stand in a thread region."""
 
     name: ClassVar[str] = "lower-fragments"
 
