@@ -22,12 +22,13 @@ class Facts:
     steps: Mapping[str, tuple[ir.Expr, int]] = dataclasses.field(default_factory=dict)
     trips: tuple[ir.Expr, ...] = ()
 
-    def assume(self, condition: ir.Expr, truth: bool = True, guard: bool = True) -> Facts:
-        """With a condition that holds (or, if not `truth`, does not hold); `guard` if control depends on it."""
+    def assume(self, condition: ir.Expr, truth: bool = True, guard: bool = True, exact: bool = False) -> Facts:
+        """With a condition that holds (or, if not `truth`, does not hold); `guard` if control depends on it, `exact` if
+        it is evaluated with integers of any size."""
         found = [
             (part, positive)
             for part, positive in conjunction(self.resolve(condition), truth)
-            if not any(isinstance(node, ir.Load) or may_wrap(node) for node in walk(part))
+            if not any(isinstance(node, ir.Load) or (may_wrap(node) and not exact) for node in walk(part))
         ]
         return dataclasses.replace(self, conditions=self.conditions + tuple(found), guarded=self.guarded or guard)
 

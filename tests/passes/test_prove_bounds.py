@@ -9,6 +9,7 @@ import pytest
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
+from croq_magic.compiler.passes.specialise import Specialise
 from croq_magic.compiler.text import format_expr, format_function
 from tests.ir_builders import dim, ele_add, matmul_dma, matmul_scalar, row_sum, saxpy
 from tests.passes.cells import errors, found, front, host, printed
@@ -193,6 +194,23 @@ def test_a_second_run_changes_nothing() -> None:
 def test_errors_do_not_stop_the_rest() -> None:
     body = "parallel p by 9 { x = g.at(p, 0); y = g.at(0, p + 8); }"
     assert len(errors(host(body))) == 2
+
+
+def test_known_extents_do_not_move_checks_to_the_entry() -> None:
+    """Entry checks are evaluated before a function is specialised, so a later proof must not lean on new ones."""
+    body = "parallel p by 4 { x = g.at(p * (M - 4) + n, 0); }"
+    functions, _ = front(host(body, "f32 [M, 16] g, int n"))
+    assert [c.code for c in functions["f"].checks if c.code == "RTA05"] == []
+    known = Specialise((("M", 16),))(functions["f"], Context())
+    made = ProveBounds(entry_checks=False)(known, Context())
+    assert made.checks == known.checks
+    assert "]?" in format_function(made)
+
+
+def test_entry_checks_are_facts_of_the_specialised_function() -> None:
+    functions, _ = front(host("parallel p by 4 { x = g.at(n + p, 0); }", "f32 [M, 16] g, int n"))
+    known = Specialise((("M", 16),))(functions["f"], Context())
+    assert "]?" not in format_function(ProveBounds(entry_checks=False)(known, Context()))
 
 
 def test_quick() -> None:

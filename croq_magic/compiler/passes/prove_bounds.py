@@ -31,16 +31,21 @@ _MOST_CHECKS = 64
 
 @dataclasses.dataclass(frozen=True)
 class ProveBounds:
-    """Fills in `checks` of accesses and views, adds entry checks, reports what is out of range."""
+    """Fills in `checks` of accesses and views, adds entry checks, reports what is out of range.
 
+    Without `entry_checks` what they would decide is checked in place: for a function that is built when its arguments
+    are bound already.
+    """
+
+    entry_checks: bool = True
     name: ClassVar[str] = "prove-bounds"
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
-        prover = _Prover(function, context)
+        prover = _Prover(function, context, _MOST_CHECKS if self.entry_checks else 0)
         facts = Facts()
         for check in function.checks:
             if not check.warning:
-                facts = facts.assume(check.condition, guard=False)
+                facts = facts.assume(check.condition, guard=False, exact=True)
         body, _ = prover.body(function.body, facts)
         if body is function.body and not prover.entry:
             return function
@@ -51,8 +56,9 @@ class _Prover:
     """One function. `place` is the span of the statement being looked at, `asserts` what must stand before it,
     `choices` the conditions inside its expressions that lead to what is being looked at."""
 
-    def __init__(self, function: ir.Function, context: Context) -> None:
+    def __init__(self, function: ir.Function, context: Context, most_checks: int) -> None:
         self.report = context.report
+        self.most_checks = most_checks
         self.place: Span | None = function.span
         self.entry: dict[ir.Assert, None] = {}
         self.rotated = {v.name for node in walk(function.body) if isinstance(node, ir.Rotate) for v in node.slots}
@@ -326,7 +332,7 @@ class _Prover:
     ) -> bool:
         """Whether an entry check decides an index; adds it."""
         condition = requirements(e, extent, facts)
-        if condition is None or len(self.entry) >= _MOST_CHECKS:
+        if condition is None or len(self.entry) >= self.most_checks:
             return False
         values = (
             (e,) if not _has_indices(e) else tuple(dict.fromkeys(v for v in walk(condition) if isinstance(v, ir.Var)))
