@@ -105,6 +105,7 @@ class _Splitter:
         self.regions: list[Region] = []
         self.directives: list[Directive] = []
         self.open = _Open("host", 0)
+        self.host = self.open  # the host text around the region being read: its braces and conditions stay open
 
     def run(self) -> Unit:
         for match in _SCAN.finditer(self.source.text):
@@ -160,13 +161,16 @@ class _Splitter:
         if region.kind == "host":
             if marker == "__device__" and region.depth > 0:
                 return  # a member or a lambda: part of the host text around it
-        elif region.kind == "tileflow" and marker == "__co__":
-            self._report_unclosed(f"before the next one at line {span.line}")
+            self._close(start)
         elif region.kind == "device" and marker == "__device__" and region.body is None:
             return  # `__device__` twice in one signature
         else:
-            self.report.error("SYN13", f"`{marker}` inside {self._what()}", span, hint="a `}` may be missing before it")
-        self._close(start)
+            if region.kind == "tileflow" and marker == "__co__":
+                self._report_unclosed(f"before the next one at line {span.line}")
+            else:
+                hint = "a `}` may be missing before it"
+                self.report.error("SYN13", f"`{marker}` inside {self._what()}", span, hint=hint)
+            self._give_up(start)
         kinds: dict[str, Kind] = {"__co__": "tileflow", "__cok__": "cok"}
         self.open = _Open(kinds.get(marker, "device"), start, marker, span)
 
@@ -177,7 +181,7 @@ class _Splitter:
         if region.kind == "host" and region.depth == 0:
             self._close(start)
             self.regions.append(Region("directive", self.source.span(start, end)))
-            self.open = _Open("host", end, branches=region.branches)
+            self.open.start = end
             region = self.open
         # Only one branch of a condition counts braces: each starts from the depth at its `#if`.
         match _CONDITIONS.get(keyword):
@@ -195,14 +199,15 @@ class _Splitter:
             self.report.error(
                 "SYN01", f"{self._what()} needs a body; prototypes do not exist", self.source.span(at, at + 1)
             )
-        self.open.kind = "host"  # what it is not: nothing can be compiled
-        self._close(at + 1)
+        self._give_up(at + 1)
 
     # ---- ends
 
     def _close(self, end: int) -> None:
         region = self.open
-        self.open = _Open("host", end)
+        if region.kind == "host":
+            self.host = region
+        self.open = _Open("host", end, depth=self.host.depth, branches=self.host.branches)
         if region.start == end:
             return
         span = self.source.span(region.start, end)
@@ -236,7 +241,12 @@ class _Splitter:
         end = len(self.source.text)
         if self.open.kind != "host":
             self._report_unclosed("")
-            self.open.kind = "host"  # nothing can be compiled from it
+            self._give_up(end)
+        self._close(end)
+
+    def _give_up(self, end: int) -> None:
+        """Ends a region from which nothing can be compiled: it counts as host text."""
+        self.open = _Open("host", self.open.start, depth=self.host.depth, branches=self.host.branches)
         self._close(end)
 
     def _report_unclosed(self, before: str) -> None:

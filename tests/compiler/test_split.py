@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from compiler.frontend import read
 
 from croq_magic.compiler.diagnostics import Diagnostic, Report
 from croq_magic.compiler.source import Source
@@ -80,6 +81,15 @@ def test_markers_that_are_none(host: str) -> None:
     assert kinds(host) == [("host", host)]
 
 
+@pytest.mark.parametrize(
+    "opener", ["namespace a {", 'extern "C" {', "#if 1\nnamespace a {\n#else\nnamespace b {\n#endif"]
+)
+def test_host_braces_stay_open_around_a_function(opener: str) -> None:
+    unit, findings = cut(opener + "\n__co__ void f() { }\n__co__ void g() { }\n}\n__device__ int h() { return 1; }\n")
+    assert not findings
+    assert [region.name for region in unit.of_kind("tileflow", "device")] == ["f", "g", "h"]
+
+
 def test_braces_in_comments_and_strings_do_not_count() -> None:
     text = '__co__ void f() { // }\n /* } */ println("}"); t = {1, 2}; }'
     assert kinds(text + " int x;") == [("tileflow", text), ("host", " int x;")]
@@ -124,14 +134,13 @@ def test_directives_are_found_everywhere_but_only_known_ones() -> None:
             "tileflow function `f` opened at line 1 is not closed before the next one at line 2; one `}` is missing",
             1,
         ),
-        ("__co__ void f() {\n __cok__ { } }", "`__cok__` inside tileflow function `f`", 2),
+        ("__co__ void f() {\n __cok__ { }", "`__cok__` inside tileflow function `f`", 2),
         ("int x; /* never closed", "end of file inside a comment opened at line 1", 1),
     ],
 )
 def test_what_is_not_closed(text: str, message: str, line: int) -> None:
-    _, findings = cut(text)
-    assert findings[0].code == "SYN13"
-    assert (findings[0].message, findings[0].span.line) == (message, line)
+    _, (found,) = read(text)
+    assert (found.code, found.message, found.span.line) == ("SYN13", message, line)
 
 
 def test_a_brace_too_many_after_a_function() -> None:
