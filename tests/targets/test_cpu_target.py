@@ -64,7 +64,8 @@ def test_separate_device_block() -> None:
 
 def test_macros_of_the_cell_do_not_rewrite_generated_text() -> None:
     text = "#define end 5\n#define output nothing\n#define croq_stop oops\n" + (
-        "__device__ void kernel(int* a, int* b, int* c, int n) { for (int i = 0; i < n; ++i) c[i] = a[i] + b[i] + end; }\n"
+        "__device__ void kernel(int* a, int* b, int* c, int n) {\n"
+        "  for (int i = 0; i < n; ++i) c[i] = a[i] + b[i] + end;\n}\n"
     )
     unit = split(Source(text), Report())
     target = choose("cpu")
@@ -118,7 +119,10 @@ def test_complaint_about_a_call_is_at_the_statement() -> None:
 
 def test_messages_of_clang() -> None:
     source = Source("one\ntwo three\n")
-    output = "cell:2:5: error: use of undeclared identifier 'three'\n  two three\n      ^\ncell:1:1: note: declared here\n1 error"
+    output = (
+        "cell:2:5: error: use of undeclared identifier 'three'\n  two three\n      ^\n"
+        "cell:1:1: note: declared here\n1 error"
+    )
     (found,) = complaints.diagnostics(output, source, [source.whole()])
     assert found.message == "the C++ compiler says: use of undeclared identifier `three`"
     assert (found.span.line, found.span.column, found.span.text) == (2, 5, "three")

@@ -7,13 +7,16 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from croq_magic.compiler import ir
-from croq_magic.compiler.limits import Limits
-from croq_magic.compiler.passes.base import Pass
-from croq_magic.compiler.split import Unit
 from croq_magic.errors import TargetError
+
+if TYPE_CHECKING:
+    from croq_magic.compiler import ir
+    from croq_magic.compiler.limits import Limits
+    from croq_magic.compiler.passes.base import Pass
+    from croq_magic.compiler.source import Source
+    from croq_magic.compiler.split import Unit
 
 
 class Emission(Protocol):
@@ -24,7 +27,10 @@ class Emission(Protocol):
 
 
 class Module(Protocol):
-    """One built function."""
+    """One built function. `record` is a plain value that `Target.restore` makes it from again, or None."""
+
+    @property
+    def record(self) -> Any: ...
 
     def launch(self, values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
         """Runs it: values of its parameters (contiguous arrays, numbers, stream handles), extents of its symbolic
@@ -46,6 +52,14 @@ class Target(Protocol):
     def passes(self) -> Sequence[Pass]: ...
     def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> Any: ...
     def build(self, emission: Any, function: ir.Function) -> Module: ...
+
+    def identity(self) -> Mapping[str, str]:
+        """What decides, besides the program, how a function is built: compiler, options, processor."""
+        ...
+
+    def restore(self, record: Any, source: Source) -> Module | None:
+        """A function built before, from its module's `record`; None if it is no longer there."""
+        ...
 
 
 # Name -> module that has `target(arch)`.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from croq_magic.compiler.limits import CPU, Limits
@@ -12,9 +12,10 @@ from croq_magic.errors import CompileError, TargetError
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.passes.base import Pass
+    from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.cpu.emit import Emitted
-    from croq_magic.compiler.targets.cpu.module import CpuModule
+    from croq_magic.compiler.targets.cpu.module import CpuModule, Record
 
 
 @dataclasses.dataclass(frozen=True)
@@ -63,6 +64,19 @@ class CpuTarget:
                 raise CompileError(found) from None
             text = f"the C++ compiler refuses generated code, please report this:\n{failure.output}"
             raise TargetError(text) from None
+
+    def identity(self) -> Mapping[str, str]:
+        """Compiler, options and processor: what a module's cache key has besides its text. TargetError without a
+        compiler."""
+        from croq_magic.compiler.targets.cpu import build
+
+        return build.parts_of("")
+
+    def restore(self, record: Record, source: Source) -> CpuModule | None:
+        """A function built before, from its module's record; None if its cache entry is gone."""
+        from croq_magic.compiler.targets.cpu import module
+
+        return module.restore(record, source)
 
 
 def target(arch: str | None = None) -> CpuTarget:

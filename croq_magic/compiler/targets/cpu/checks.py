@@ -6,7 +6,6 @@ import dataclasses
 import struct
 from collections.abc import Sequence
 
-from croq_magic.compiler.diagnostics import excerpt
 from croq_magic.compiler.source import Source, Span
 
 
@@ -58,6 +57,8 @@ class CheckSite:
         head = f"{function}: {text}" + (f" [{self.code}]" if self.code else "")
         if source is None or self.start < 0:
             return head
+        from croq_magic.compiler.diagnostics import excerpt
+
         span = Span(source, self.start, self.end)
         return "\n".join([f"{span.name}:{span.line}:{span.column}: {head}", *excerpt(span)])
 

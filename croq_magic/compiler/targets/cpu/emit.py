@@ -14,6 +14,7 @@ from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu import copies, vector
 from croq_magic.compiler.targets.cpu.checks import CheckSite
+from croq_magic.compiler.targets.cpu.entry import EntryPoint
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.kernel import KernelFunction, element_count
 from croq_magic.compiler.targets.cpu.statements import Statements
@@ -21,27 +22,6 @@ from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
 from croq_magic.compiler.visit import walk
-
-
-@dataclasses.dataclass(frozen=True)
-class EntryPoint:
-    """How to call one function.
-
-    `kinds` has one letter per parameter: "a" array, "i" integer or truth value, "f" f32, "d" f64, "h" f16, "b" bf16,
-    "-" stream; `dims` names the symbolic dimensions; `result` is the NumPy name of the element type of what is
-    returned, None for nothing; `zeroed` says that the result's array must be zero before the call.
-    """
-
-    function: str
-    symbol: str
-    kinds: str
-    dims: tuple[str, ...]
-    result: str | None
-    zeroed: bool = True
-
-    @property
-    def params(self) -> int:
-        return len(self.kinds)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -15,7 +15,7 @@ import numpy as np
 
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.cpu.checks import CheckSite
-from croq_magic.compiler.targets.cpu.emit import EntryPoint
+from croq_magic.compiler.targets.cpu.entry import EntryPoint
 from croq_magic.compiler.targets.cpu.runtime import CHECK, INTERRUPTED, MEMORY, OK, Plan, Runtime
 from croq_magic.errors import CheckError, TargetError
 
@@ -58,7 +58,8 @@ class Launcher:
 
     def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: np.ndarray | None = None) -> Any:
         """Runs the function. `values` has one entry per parameter: a C-contiguous array, a Python number, or a stream
-        handle; `result` is the array of zeros (of anything, with `fills_result`) that a returned span is written to. Returns a returned scalar.
+        handle; `result` is the array of zeros (of anything, with `fills_result`) that a returned span is written to. Returns a
+        returned scalar.
 
         Raises `CheckError` for a failed check, `TargetError` without memory, KeyboardInterrupt when interrupted.
         """

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import sys
@@ -113,3 +114,20 @@ def runtime() -> Runtime:
                 library = build.library(source, "CPU runtime", native=False)
                 _runtime = Runtime(library.handle)
     return _runtime
+
+
+def prepare() -> threading.Thread | None:
+    """Starts building the runtime beside what the caller compiles; None when it is there already.
+
+    Whatever goes wrong is met again, and reported, by the caller's own `runtime()`.
+    """
+    if _runtime is not None:
+        return None
+
+    def build_it() -> None:
+        with contextlib.suppress(Exception):
+            runtime()
+
+    thread = threading.Thread(target=build_it, name="croq-runtime", daemon=True)
+    thread.start()
+    return thread

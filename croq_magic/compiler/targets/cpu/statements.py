@@ -233,9 +233,7 @@ class Statements(Loops):
             self.line(f'croq_rt->print(lane, "{cxx_string(data)}", {len(data)});')
 
     def assertion(self, s: ir.Assert) -> None:
-        shown = [
-            v for v in s.values if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))
-        ]
+        shown = [v for v in s.values if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))]
         operands = [
             Operand(format_expr(v), "f" if v.dtype.is_float else "b" if v.dtype is BOOL else "i") for v in shown
         ]

@@ -68,18 +68,25 @@ def _find(chosen: str, path: str) -> Compiler:
     for name in _NAMES:
         if program := shutil.which(name, path=path):
             return _identify((program,))
-    if importlib.util.find_spec("ziglang") is not None:
-        return _identify((sys.executable, "-m", "ziglang", "c++"))
+    if (zig := _zig()) is not None:
+        return _identify((zig, "c++"))
     raise TargetError(NO_COMPILER)
+
+
+def _zig() -> str | None:
+    """The zig program in the package `ziglang`: started directly, it saves a Python interpreter's start."""
+    spec = importlib.util.find_spec("ziglang")
+    for folder in (spec.submodule_search_locations or ()) if spec is not None else ():
+        for name in ("zig", "zig.exe"):
+            if os.access(path := os.path.join(folder, name), os.X_OK):
+                return path
+    return None
 
 
 def _identify(command: tuple[str, ...]) -> Compiler:
     """Family and version, remembered on disk by path, time and size so that a new process starts no subprocess."""
-    is_zig = command[-2:] == ("ziglang", "c++")
     program = command[0]
-    if is_zig:
-        spec = importlib.util.find_spec("ziglang")
-        program = spec.origin if spec is not None and spec.origin else program
+    is_zig = command[1:] == ("c++",)
     info = os.stat(program)
     fingerprint = json.dumps([command, os.path.realpath(program), info.st_mtime_ns, info.st_size])
     name = "compiler-" + hashlib.blake2b(fingerprint.encode(), digest_size=12).hexdigest() + ".json"
@@ -114,15 +121,19 @@ def _write_atomically(path: Path, text: str) -> None:
 
 
 def flags(compiler: Compiler, native: bool = True) -> tuple[str, ...]:
-    """Compile flags. Contraction is off so that all targets round alike; integers wrap; math functions set no errno."""
-    arm = platform.machine().lower() in ("arm64", "aarch64")
-    tuning = ("-mcpu=native" if arm else "-march=native",) if native else ()
-    common = ("-std=c++17", "-O3", *tuning, "-ffp-contract=off", "-fwrapv", "-fno-math-errno", "-fno-trapping-math")
-    quiet = ("-w",)  # warnings about generated code help nobody; errors are mapped to the cell
-    visible = (
-        ("-fPIC", "-fvisibility=hidden", "-fno-plt") if compiler.family != "zig" else ("-fPIC", "-fvisibility=hidden")
-    )
-    return (*common, *quiet, *visible, "-pipe") if compiler.family == "gcc" else (*common, *quiet, *visible)
+    """Compile flags of a module, or (not `native`) of the runtime, which is built once and must be built quickly.
+
+    Contraction is off so that all targets round alike; integers wrap; math functions set no errno. Warnings about
+    generated code help nobody; errors are mapped to the cell.
+    """
+    common = ("-std=c++17", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv")
+    if not native:
+        own: tuple[str, ...] = ("-O1", "-fno-exceptions", "-fno-rtti")
+    else:
+        arm = platform.machine().lower() in ("arm64", "aarch64")
+        own = ("-O3", "-mcpu=native" if arm else "-march=native", "-fno-math-errno", "-fno-trapping-math")
+    family = {"gcc": ("-fno-plt", "-pipe"), "clang": ("-fno-plt",)}.get(compiler.family, ())
+    return (*common, *own, *family)
 
 
 def link_flags(compiler: Compiler, full: bool) -> tuple[str, ...]:
