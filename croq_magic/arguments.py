@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from croq_magic.compiler import ir
-from croq_magic.compiler.text import format_expr
+from croq_magic.compiler.signature import Parameter
 from croq_magic.compiler.types import DType, Kind
 from croq_magic.errors import BindError
 
@@ -41,22 +40,6 @@ def numpy_text(dtype: DType) -> str:
     return f"np.{'bool_' if name == 'bool' else name}" if hasattr(np, name) else f"ml_dtypes.{name}"
 
 
-def extents_text(param: ir.Param) -> list[str]:
-    """The extents of a parameter as the program writes them; an anonymous dimension is `?`."""
-    anonymous = {f"{param.name}_{axis}": "?" for axis in range(len(param.extents))}
-    texts = map(format_expr, param.extents)
-    return [anonymous.get(text, text) for text in texts]
-
-
-def declaration(param: ir.Param) -> str:
-    """A parameter as the program declares it: `global f32 [M, 4] x`."""
-    parts = ["global"] if param.is_global else []
-    parts.append("stream" if param.dtype is None else str(param.dtype))
-    if param.kind == "span":
-        parts.append(f"[{', '.join(extents_text(param))}]" + ("&" if param.in_out else ""))
-    return " ".join([*parts, param.name]).rstrip()
-
-
 def count(number: int, noun: str) -> str:
     return f"{number or 'no'} {noun}{'' if number == 1 else 's'}"
 
@@ -79,7 +62,7 @@ class Place:
     function: str
     name: str
     expression: str
-    param: ir.Param
+    param: Parameter
 
     @property
     def operand(self) -> str:
@@ -89,7 +72,7 @@ class Place:
     def refuse(self, problems: Sequence[str] | str, came: str, hint: str | None) -> BindError:
         lines = [problems] if isinstance(problems, str) else list(problems)
         text = "\n".join(f"{self.function}: parameter `{self.name}` {line}" for line in lines)
-        text += f"\n    declared: {declaration(self.param)}\n    given:    {came}"
+        text += f"\n    declared: {self.param.declaration}\n    given:    {came}"
         return BindError(text + (f"\n    hint:     pass {hint}" if hint else ""))
 
 
@@ -122,15 +105,14 @@ def to_array(value: Any, place: Place) -> np.ndarray:
     """`value` as an ndarray of the declared type, rank and fixed extents, sharing its memory."""
     array = _as_ndarray(value, place)
     param = place.param
-    assert param.dtype is not None
     expected = numpy_dtype(param.dtype)
     problems, fix = [], place.operand
     if array.ndim != len(param.extents):
         problems.append(f"has rank {array.ndim}, expected {len(param.extents)}")
     else:
         for axis, (extent, actual) in enumerate(zip(param.extents, array.shape, strict=True)):
-            if isinstance(extent, ir.Const) and actual != extent.value:
-                problems.append(f"dim {axis} is {actual}, expected {extent.value}")
+            if isinstance(extent, int) and actual != extent:
+                problems.append(f"dim {axis} is {actual}, expected {extent}")
     if problems:
         fix = _reshaped(array, param, place.operand)
     if array.dtype != expected:
@@ -153,10 +135,10 @@ def _dtype_text(dtype: np.dtype[Any]) -> str:
     return dtype.name if dtype.isnative else f"{dtype.name} in the other byte order ({dtype.str})"
 
 
-def _reshaped(array: np.ndarray, param: ir.Param, name: str) -> str:
+def _reshaped(array: np.ndarray, param: Parameter, name: str) -> str:
     """The NumPy expression that gives `name` the declared extents, "" if there is no obvious one."""
-    wanted = [extent.value if isinstance(extent, ir.Const) else None for extent in param.extents]
-    fixed = [int(extent) for extent in wanted if extent is not None]
+    wanted = [extent if isinstance(extent, int) else None for extent in param.extents]
+    fixed = [extent for extent in wanted if extent is not None]
     if array.ndim == len(wanted) == 2 and all(w in (None, a) for w, a in zip(wanted, array.shape[::-1], strict=True)):
         return f"{name}.T"
     if len(fixed) == len(wanted) and math.prod(fixed) == array.size:
@@ -189,11 +171,10 @@ def _as_ndarray(value: Any, place: Place) -> np.ndarray:
         return value.view(np.ndarray)
     if hasattr(value, "__dlpack__") and not isinstance(value, np.generic):
         return _from_dlpack(value, place)
-    assert place.param.dtype is not None
     dtype = numpy_text(place.param.dtype)
     hint: str | None = f"np.array({place.expression}, dtype={dtype})"
     if isinstance(value, (bool, int, float, complex, np.generic)) and place.param.extents:
-        shape = ", ".join(extents_text(place.param))
+        shape = ", ".join(place.param.texts)
         hint = f"np.full(({shape}{',' if len(place.param.extents) == 1 else ''}), {place.expression}, dtype={dtype})"
     elif hasattr(value, "to_numpy"):
         hint = f"{place.operand}.to_numpy(dtype={dtype})"
@@ -263,7 +244,6 @@ def _overlaps_itself(array: np.ndarray) -> bool:
 def to_scalar(value: Any, place: Place) -> int | float | bool:
     """`value` as a Python number that the parameter's type represents (floats are rounded to the nearest)."""
     dtype = place.param.dtype
-    assert dtype is not None
     if dtype.kind is Kind.BOOL:
         if isinstance(value, (bool, np.bool_)):
             return bool(value)

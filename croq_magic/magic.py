@@ -133,8 +133,8 @@ class CroqtileMagics(Magics):
         return found
 
     def _warn(self, program: Program, settings: argparse.Namespace) -> None:
-        for diagnostic in program.diagnostics:
-            print(diagnostic, file=sys.stderr)
+        for text in program.warnings:
+            print(text, file=sys.stderr)
         if program.target == "cpu" and settings.target == "auto" and not self._told_about_cpu:
             self._told_about_cpu = True
             print("No GPU found: croqtile cells run on the CPU.")
@@ -152,7 +152,7 @@ class CroqtileMagics(Magics):
         if settings.no_run:
             self._draw(function, settings, None)
             return None
-        if settings.output and function.compiled.function.result is None:
+        if settings.output and not function.compiled.signature.result:
             raise OptionError(f"-o {settings.output}: {function.__name__} returns nothing")
         values, expressions, missing = self._arguments(function, settings)
         if missing:

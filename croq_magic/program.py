@@ -12,8 +12,10 @@ from croq_magic.errors import CheckError, Interrupted, ShapeWarning
 if TYPE_CHECKING:
     from croq_magic.binding import Bound
     from croq_magic.compiler.diagnostics import Diagnostic
+    from croq_magic.compiler.ir import Function
     from croq_magic.compiler.pipeline import CompiledFunction, CompiledUnit
     from croq_magic.compiler.source import Source
+    from croq_magic.compiler.store import StoredFunction, StoredUnit
     from croq_magic.launches import Launch
 
 Defines = Mapping[str, Any]
@@ -34,10 +36,15 @@ def compile(
 
     Raises `CompileError` with all diagnostics if the program is wrong, `TargetError` if the target cannot be used.
     """
+    from croq_magic.compiler import store
+
+    text, macros = _source(source), _macros(defines)
+    unit = store.lookup(store.Request(text, target, arch, tuple(sorted(macros.items())), checks))
+    if unit is not None:
+        return Program(unit)
     from croq_magic.compiler import pipeline
 
-    unit = pipeline.compile(_source(source), target, arch, _macros(defines), checks)
-    return Program(unit)
+    return Program(pipeline.compile(text, target, arch, macros, checks))
 
 
 def check(
@@ -72,7 +79,7 @@ class Program:
     the name of the target it was compiled for.
     """
 
-    def __init__(self, unit: CompiledUnit) -> None:
+    def __init__(self, unit: CompiledUnit | StoredUnit) -> None:
         self.unit = unit
         self.functions: dict[str, TileFunction] = {
             name: TileFunction(function, self) for name, function in unit.functions.items()
@@ -82,7 +89,13 @@ class Program:
 
     @property
     def diagnostics(self) -> list[Diagnostic]:
+        """Warnings and notes, in the order of the text."""
         return list(self.unit.report)
+
+    @property
+    def warnings(self) -> list[str]:
+        """The same as text."""
+        return self.unit.warnings
 
     @property
     def target(self) -> str:
@@ -121,16 +134,16 @@ class TileFunction:
     written in place. The result is a new array, a scalar, or None.
     """
 
-    def __init__(self, compiled: CompiledFunction, program: Program | None = None) -> None:
-        from croq_magic.binding import Binder, signature_text
+    def __init__(self, compiled: CompiledFunction | StoredFunction, program: Program | None = None) -> None:
+        from croq_magic.binding import Binder
         from croq_magic.fastcall import specialise
 
         self.compiled = compiled
         self.program = program
-        self.binder = Binder(compiled.function)
+        self.binder = Binder(compiled.signature)
         self._count = len(self.binder.params)
         self._fast = specialise(self.binder, self._slow, self._explain)
-        self.signature = signature_text(compiled.function)
+        self.signature = compiled.signature.text
         self.__name__ = self.__qualname__ = compiled.name
         self.__doc__ = self._documentation()
         self.__signature__ = inspect.Signature(
@@ -140,27 +153,27 @@ class TileFunction:
                     inspect.Parameter.POSITIONAL_OR_KEYWORD,
                     **({"default": None} if p.kind == "stream" else {}),
                 )
-                for p in compiled.function.params
-                if p.name
+                for p in compiled.signature.params
+                if p.named
             ]
         )
 
     def _documentation(self) -> str:
-        from croq_magic.arguments import declaration, numpy_text
-        from croq_magic.binding import is_written
+        from croq_magic.arguments import numpy_text
 
         lines = [self.signature, ""]
-        for p in self.compiled.function.params:
-            if p.dtype is None:
+        for p in self.compiled.signature.params:
+            if p.kind == "stream":
                 kind = "a stream"
             elif p.kind == "scalar":
                 kind = "a number"
             else:
-                kind = f"array of {numpy_text(p.dtype)}" + (", written in place" if is_written(p) else "")
-            lines.append(f"    {declaration(p)}: {kind}")
-        result = self.compiled.function.result
+                kind = f"array of {numpy_text(p.dtype)}" + (", written in place" if p.written else "")
+            lines.append(f"    {p.declaration}: {kind}")
+        result = self.compiled.signature.result_dtype
         if result is not None:
-            lines += ["", f"Returns {'an array of ' if result.extents is not None else ''}{numpy_text(result.dtype)}."]
+            what = "an array of " if self.compiled.signature.extents is not None else ""
+            lines += ["", f"Returns {what}{numpy_text(result)}."]
         return "\n".join(lines)
 
     def __repr__(self) -> str:
@@ -210,6 +223,11 @@ class TileFunction:
         if isinstance(error, CheckError):
             return CheckError(f"{error}{rest}")
         return error
+
+    @property
+    def ir_function(self) -> Function:
+        """The tile IR."""
+        return self.compiled.function
 
     def launches(self, *args: Any, **kwargs: Any) -> list[Launch]:
         """Grid, block, shared bytes and level map of every launch, for these arguments; none are needed when all

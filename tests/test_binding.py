@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from croq_magic.arguments import numpy_dtype
-from croq_magic.binding import Binder, Bound, signature_text
-from croq_magic.compiler import integers, ir, types
+from croq_magic.binding import Binder, Bound
+from croq_magic.compiler import describe, integers, ir, types
 from croq_magic.errors import BindError, CheckError
 
 _PARAM = re.compile(r"(global )?(\w+)(?: \[([^\]]*)\](&)?)? (\w+)")
@@ -53,7 +53,7 @@ def binder(*params: str, result: str | None = None, checks: tuple[ir.Assert, ...
     returned = None
     if result is not None:
         returned = ir.Result(types.F32, extents(result))
-    return Binder(ir.Function("f", declared, returned, (), tuple(dims), checks))
+    return Binder(describe.signature(ir.Function("f", declared, returned, (), tuple(dims), checks)))
 
 
 def bind(b: Binder, *args: Any, **kwargs: Any) -> Bound:
@@ -231,7 +231,7 @@ def test_derived_extents_must_be_positive() -> None:
     function = ir.Function(
         "f", (param("f32 [M] x"),), ir.Result(types.F32, (integers.floordiv(m, integers.constant(32)),)), (), (m,)
     )
-    b = Binder(function)
+    b = Binder(describe.signature(function))
     assert bind(b, np.zeros(70, np.float32)).plan.result_shape == (2,)
     with pytest.raises(CheckError, match="f: extent `M / 32` is 0"):
         bind(b, np.zeros(16, np.float32))
@@ -389,4 +389,4 @@ def test_wrong_names_and_counts() -> None:
 
 def test_signature_text() -> None:
     b = binder("global f32 [M, 4] x", "s32 [?]& y", "int n", "stream s", result="M, 4")
-    assert signature_text(b.function) == "f32 [M, 4] f(global f32 [M, 4] x, s32 [?]& y, s32 n, stream s)"
+    assert b.signature.text == "f32 [M, 4] f(global f32 [M, 4] x, s32 [?]& y, s32 n, stream s)"

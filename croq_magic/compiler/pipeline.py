@@ -11,9 +11,10 @@ from __future__ import annotations
 import dataclasses
 import threading
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import syntax
+from croq_magic.compiler import describe, store, syntax
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
@@ -30,6 +31,7 @@ from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
 from croq_magic.compiler.passes.prove_races import ProveRaces
 from croq_magic.compiler.preprocess import preprocess
+from croq_magic.compiler.signature import Signature
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.split import Unit, split
 from croq_magic.compiler.targets import base as targets
@@ -116,17 +118,20 @@ def compile(
     chosen = targets.choose(target, arch)
     front = front_end(source, chosen.limits, defines or {}, checks)
     front.report.raise_errors()
-    unit = CompiledUnit(front, chosen, checks)
+    request = store.Request(source, target, arch, tuple(sorted((defines or {}).items())), checks)
+    unit = CompiledUnit(front, chosen, checks, request)
     for function in unit.functions.values():
         if not function.function.dims:
             function.variant({})  # a target compiler's complaint belongs to the cell that defines the function
+    store.remember(request, unit)
     return unit
 
 
 class CompiledUnit:
     """All functions of one text, for one target."""
 
-    def __init__(self, front: FrontEnd, target: targets.Target, checks: str) -> None:
+    def __init__(self, front: FrontEnd, target: targets.Target, checks: str, request: store.Request) -> None:
+        self.request = request
         self.report = front.report
         self.regions = front.unit
         self.trees = front.trees
@@ -134,6 +139,11 @@ class CompiledUnit:
         self.target = target.name
         self.checks = checks
         self.functions = {name: CompiledFunction(function, self) for name, function in front.functions.items()}
+
+    @property
+    def warnings(self) -> list[str]:
+        """What the report holds, as text."""
+        return list(map(str, self.report))
 
     def syntax(self) -> str:
         """The syntax trees of all functions, as text."""
@@ -155,6 +165,11 @@ class CompiledFunction:
         self._variants: dict[tuple[int, ...] | None, targets.Module] = {}
         self._lock = threading.Lock()
         self._lowered: Function | None = None
+
+    @cached_property
+    def signature(self) -> Signature:
+        """The function as its callers see it."""
+        return describe.signature(self.function)
 
     @property
     def lowered(self) -> Function:
@@ -194,6 +209,8 @@ class CompiledFunction:
             if module is None:
                 module = self._build(dims if key is not None else None)
                 self._variants[key] = module
+                if key is not None:
+                    store.remember_build(self.unit.request, self.name, key, self.unit.chosen, module)
         return module
 
     def _build(self, dims: Mapping[str, int] | None) -> targets.Module:
@@ -208,7 +225,7 @@ class CompiledFunction:
 
         report = Report()
         context = Context(report, self.unit.chosen.limits)
-        passes: list[Pass] = [Specialise(tuple(sorted(dims.items()))), ProveBounds()]
+        passes: list[Pass] = [Specialise(tuple(sorted(dims.items()))), ProveBounds(entry_checks=False)]
         if self.unit.checks in ("none", "entry"):
             passes.append(DropChecks())
         function = run_passes(self.function, passes, context)
