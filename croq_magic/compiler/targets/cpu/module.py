@@ -36,7 +36,7 @@ def load(emitted: Emitted, label: str) -> CpuModule:
 
     Raises `toolchain.CompilationFailed` with the compiler's messages, TargetError without a compiler.
     """
-    runtime()  # first: building it takes longest, and without a compiler this is where that is said
+    prepare()  # the first time, the runtime is built beside the module
     library = build.library(emitted.text, label)
     entry = next(e for e in emitted.entries if e.function == label)
     return _attach(library, entry, emitted.checks, emitted.source)
