@@ -1,8 +1,8 @@
 """The syntax tree: one class for each construct of the language, named with the grammar's own words.
 
 Nodes are frozen, compare by identity (so they can be keys of a dict) and carry the `span` of their text. Names that
-are declared or assigned carry their own span (`Name`). `walk()` visits a tree, `dump()` prints it for tests and
-for `--emit syntax`. Nothing here knows types: `x[2]` is a `BufferRef` until a name says that `x` is a shape.
+are declared or assigned carry their own span (`Name`). `walk()` visits a tree; `syntax_text.py` prints one.
+Nothing here knows types: `x[2]` is a `BufferRef` until a name says that `x` is a shape.
 """
 
 from __future__ import annotations
@@ -1037,33 +1037,3 @@ def walk(node: Node) -> Iterator[Node]:
         top = stack.pop()
         yield top
         stack.extend(reversed(list(children(top))))
-
-
-def dump(node: Node | Program, indent: int = 0) -> str:
-    """The tree as indented text, one node a line with its position; fields that are None or empty are left out."""
-    pad = "  " * indent
-    if isinstance(node, Program):
-        return "\n".join(dump(function, indent) for function in node.functions)
-    plain, nested = [], []
-    for field in fields(node):
-        value = getattr(node, field.name)
-        if field.name == "span" or value is None or value == () or value is False:
-            continue
-        if isinstance(value, Name | ElemType | StorageWord | Level | QName):
-            plain.append(f"{field.name}={_word(value)}")
-        elif isinstance(value, tuple) and all(isinstance(item, Name) for item in value):
-            plain.append(f"{field.name}=({', '.join(item.text for item in value)})")
-        elif isinstance(value, Node):
-            nested.append(f"{pad}  {field.name}:\n{dump(value, indent + 2)}")
-        elif isinstance(value, tuple) and any(True for _ in _nodes(value)):
-            nested.append("\n".join([f"{pad}  {field.name}:", *(dump(item, indent + 2) for item in _nodes(value))]))
-        else:
-            plain.append(f"{field.name}={value!r}")
-    head = f"{pad}{' '.join([type(node).__name__, *plain])}  @{node.span.line}:{node.span.column}"
-    return "\n".join([head, *nested])
-
-
-def _word(node: Name | ElemType | StorageWord | Level | QName) -> str:
-    if isinstance(node, Name | QName):
-        return node.text
-    return node.name if isinstance(node, ElemType) else node.word

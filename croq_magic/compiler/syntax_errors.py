@@ -137,10 +137,10 @@ def _alternatives(accepted: set[str], most: int = 5) -> str:
 def _hint(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) -> str | None:
     before = tokens[at - 1] if at else token
     start = statement_start(tokens, at)
-    if start.type == "NAME" and start is before and token.type in ("NAME", "TYPE", "LBRACE", "STRING"):
-        # An unknown first word: `forech i in 4`, `shred f32 [4] t`.
-        if near := difflib.get_close_matches(start.text, _FIRST_WORDS, 1, 0.75):
-            return f"did you mean `{near[0]}`?"
+    # An unknown first word: `forech i in 4`, `shred f32 [4] t`.
+    first = start is before and start.type == "NAME" and token.type in ("NAME", "TYPE", "LBRACE", "STRING")
+    if first and (near := difflib.get_close_matches(start.text, _FIRST_WORDS, 1, 0.75)):
+        return f"did you mean `{near[0]}`?"
     if token.type == "NAME" and (near := difflib.get_close_matches(token.text, _texts(accepted), 1, 0.75)):
         return f"did you mean `{near[0]}`?"
     if accepted >= _STATEMENT:

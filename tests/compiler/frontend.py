@@ -9,6 +9,9 @@ from croq_magic.compiler.parse import parse
 from croq_magic.compiler.preprocess import preprocess
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.split import split
+from croq_magic.compiler.syntax_text import expression as show
+
+__all__ = ["expression", "function", "mistake", "read", "show", "statement"]
 
 
 def read(
@@ -48,26 +51,3 @@ def mistake(fragment: str) -> Diagnostic:
     _, findings = read("__co__ void f(f32 [8, 16] g, int n) {\n" + fragment + "\n}")
     assert len(findings) == 1, "\n\n".join(map(str, findings))
     return findings[0]
-
-
-def show(node: syntax.Node) -> str:
-    """An expression with all its parentheses: `a # b + 1` is `((a # b) + 1)`."""
-    match node:
-        case syntax.Binary(op=op, left=left, right=right):
-            return f"({show(left)} {op} {show(right)})"
-        case syntax.Unary(op=op, operand=operand):
-            return f"({op}{show(operand)})"
-        case syntax.Postfix(op=op, operand=operand):
-            return f"({show(operand)}{op})"
-        case syntax.Ternary(condition=condition, then=then, other=other):
-            return f"({show(condition)} ? {show(then)} : {show(other)})"
-        case syntax.Paren(inner=inner):
-            return show(inner)
-        case syntax.IntLit(value=value) | syntax.FloatLit(value=value):
-            return str(value)
-        case syntax.Extent(name=name):
-            return f"#{name.text}"
-        case syntax.Pick(base=base, index=index):
-            return f"{show(base)}({show(index)})"
-        case _:
-            return node.span.text

@@ -9,6 +9,7 @@ from programs.conformance import PROGRAMS
 from croq_magic.compiler import syntax as s
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.parse import parse_text
+from croq_magic.compiler.syntax_text import dump
 
 FILES = sorted((Path(__file__).parents[1] / "programs").rglob("*.co"))
 
@@ -20,7 +21,7 @@ def test_programs_parse(path: Path) -> None:
         assert node.span.start <= node.span.end
         if isinstance(node, s.Name) and node.span.source.name == "cell":
             assert node.span.text in (node.text, "SQ", "COLS", "ROWS", "TK")
-    assert s.dump(tree).startswith("Function")
+    assert dump(tree).startswith("Function")
 
 
 def test_conformance_has_every_program() -> None:
@@ -72,7 +73,7 @@ def test_children_lie_inside_their_parents() -> None:
         ("k++ + 1", "((k++) + 1)"),
         ("|g.span| * 2", "(|g.span| * 2)"),
         ("a | |g| | b", "((a | |g|) | b)"),
-        ("1 - 1.5f", "(1 - 1.5)"),
+        ("1 - 1.5f", "(1 - 1.5f)"),
     ],
 )
 def test_precedence(text: str, tree: str) -> None:
@@ -328,7 +329,7 @@ def test_configurations_of_transfers() -> None:
     assert isinstance(pad, s.Dma)
     assert isinstance(pad.config, s.PadConfig)
     assert [show(item) for item in pad.config.high] == ["0", "3"]
-    assert show(pad.config.value) == "(-1.5)"
+    assert show(pad.config.value) == "(-1.5f)"
     transposed = statement("dma.transp<2, 0, 1> g => local;")
     assert isinstance(transposed, s.Dma)
     assert isinstance(transposed.config, s.TransposeConfig)
@@ -424,3 +425,43 @@ def test_other_functions_are_parsed_after_an_error() -> None:
     assert functions[0] is None
     assert functions[1] is not None
     assert len(findings) == 1
+
+
+def test_the_text_form() -> None:
+    tree = function("""__co__ s32 [M, 4] f(global s32 [M, 4]& x, int n) {
+  shared s32 [x.span(0), 4] t[2] {0}, u;
+  parallel {p, q} by [2, #n] : block<cooperative>, by 8 : thread
+    with i in 4, w = {a, b} in [M, 4] where a <-> i
+      if (!p & 1) { q = dma.copy.async.swiz<64> x.subspan(2, _ : 8, 1).at(p#i, 0).zfill => shared after e; }
+      else wait q, e[1], r.at(k++);
+  return x;
+}""")
+    assert (
+        dump(tree)
+        == """\
+Function result=s32 [M, 4] name=f  @1:1
+  params:
+    Param type=s32 [M, 4] by_ref name=x storage=global  @1:21
+    Param type=int name=n  @1:43
+  Block  @1:50
+    SpanDecl storage=shared type=s32 dims=(x.span(0), 4)  @2:3
+      items:
+        BufferItem name=t array=(2) value=0  @2:29
+        BufferItem name=u  @2:39
+    Parallel  @3:3
+      groups:
+        AxisGroup names=(p, q) bounds=(2, #n) braced level=block cooperative  @3:12
+        AxisGroup bounds=(8) level=thread  @3:52
+      With ties=(a <-> i)  @4:5
+        bindings:
+          Binding whole=i bound=4  @4:10
+          Binding names=(a, b) whole=w bound=[M, 4]  @4:18
+        If condition=(!(p & 1))  @5:7
+          then:
+            Block  @5:19
+              Dma result=q engine=dma op=copy is_async modifiers=(swiz(64)) \
+source=x.subspan(2, _ : 8, 1).at((p # i), 0).zfill destination=shared after=e  @5:21
+          other:
+            Wait items=(q, e[1], r.at((k++)))  @6:12
+    Return value=x  @7:3"""
+    )

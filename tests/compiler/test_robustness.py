@@ -9,10 +9,10 @@ from compiler.frontend import read
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from croq_magic.compiler import syntax
 from croq_magic.compiler.diagnostics import Report, show
 from croq_magic.compiler.lexer import lex
 from croq_magic.compiler.source import Source
+from croq_magic.compiler.syntax_text import dump
 
 TEXTS = [path.read_text() for path in sorted((Path(__file__).parents[1] / "programs").rglob("*.co"))]
 TEXTS += [program(entry) for entry in CATALOGUE]
@@ -30,7 +30,7 @@ def judge(text: str) -> None:
         assert show(found)
     for function in functions:
         if function is not None:
-            assert syntax.dump(function)
+            assert dump(function)
     if any(function is None for function in functions):
         assert any(found.severity == "error" for found in findings)
 
