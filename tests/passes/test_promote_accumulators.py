@@ -8,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from croq_magic.compiler import ir
+from croq_magic.compiler.limits import LIMITS
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.text import format_body, format_function
@@ -222,3 +223,14 @@ def _function(statement: ir.Stmt) -> ir.Function:
 def _registers(function: ir.Function) -> list[ir.Buffer]:
     declared = [n.buffer for n in walk(function.body) if isinstance(n, ir.Declare)]
     return [b for b in declared if b.storage is ir.Storage.REGISTER]
+
+
+def test_arrays_of_one_thread_are_for_gpus() -> None:
+    """On a CPU the loops are put in another order instead, which needs no array."""
+    x, out = build.buffer("x", (16, 4)), build.buffer("out", (4,))
+    m, step = build.index("m", 4), build.index("step", 16)
+    update = build.store(out, (m,), build.at(x, step, m), "+")
+    function = _function(build.loop("step", 16, [build.loop("m", 4, [update])]))
+    on_gpu = PromoteAccumulators()(function, Context(limits=LIMITS["sm_80"]))
+    assert [b.name for b in _registers(on_gpu)] == ["out_acc"]
+    assert PromoteAccumulators()(function, Context(limits=LIMITS["cpu"])) is function

@@ -26,21 +26,20 @@ class Grid:
     axes: tuple[Dim, ...]
     nest: Nest
     row: Dim | None
-    column: Dim
+    column: Dim | None
 
 
-def retiled(nest: Nest, row: Dim | None, column: Dim, rows: int, lanes: int) -> Grid:
+def retiled(nest: Nest, row: Dim | None, column: Dim | None, rows: int, lanes: int) -> Grid:
     """The nest as a grid of tiles; tile extents are multiples of `rows` and `lanes` where the extents allow it."""
     others = [d for d in nest.dims if d is not row and d is not column]
     blocks = 1
     for d in others:
         blocks *= d.size or BLOCKS
-    height = _extent(row, [rows, 2 * rows, ROWS]) if row is not None else 1
-    width = _extent(column, [4 * lanes, COLUMNS])
-    for taller, wider in ((ROWS, 4 * lanes), (ROWS, COLUMNS)):
-        new_height = _extent(row, [rows, 2 * rows, taller]) if row is not None else 1
-        new_width = _extent(column, [4 * lanes, wider])
-        if blocks * _count(row, new_height) * _count(column, new_width) >= BLOCKS:
+    height = width = 1
+    for taller, wider in ((rows, 4 * lanes), (ROWS, 4 * lanes), (ROWS, COLUMNS)):
+        new_height = _extent(row, [rows, min(2 * rows, taller), taller]) if row is not None else 1
+        new_width = _extent(column, [4 * lanes, wider]) if column is not None else 1
+        if height * width == 1 or blocks * _count(row, new_height) * _count(column, new_width) >= BLOCKS:
             height, width = new_height, new_width
     axes = list(others)
     body = nest.body
@@ -53,7 +52,7 @@ def retiled(nest: Nest, row: Dim | None, column: Dim, rows: int, lanes: int) -> 
         axes.append(outer)
         inner.append(part)
     new_row = inner[0] if row is not None else None
-    return Grid(tuple(axes), Nest(tuple(inner), body), new_row, inner[-1])
+    return Grid(tuple(axes), Nest(tuple(inner), body), new_row, inner[-1] if column is not None else None)
 
 
 def _count(dim: Dim | None, size: int) -> int:

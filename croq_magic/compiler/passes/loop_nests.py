@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.affine import Dim
-from croq_magic.compiler.passes.promote_accumulators import promote
+from croq_magic.compiler.passes.promote_accumulators import Options, promote
 from croq_magic.compiler.types import F32, F64, S8, S16, S32, S64, U8, U16, U32, U64, DType
 from croq_magic.compiler.visit import rewrite, substitute, walk
 
@@ -55,7 +55,7 @@ def of_region(region: ir.Region, taken: set[str]) -> Nest | None:
     nest = _absorb(Nest(dims, body))
     if nest is None or not nest.dims or not _understood(nest):
         return None
-    return dataclasses.replace(nest, body=promote(nest.body, taken))
+    return dataclasses.replace(nest, body=promote(nest.body, taken, Options()))
 
 
 def _absorb(nest: Nest) -> Nest | None:

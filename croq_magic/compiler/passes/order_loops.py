@@ -15,7 +15,7 @@ from croq_magic.compiler.affine import Dim
 from croq_magic.compiler.passes import block_tiles, loop_nests, register_tiles
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.loop_nests import Nest
-from croq_magic.compiler.passes.promote_accumulators import promote
+from croq_magic.compiler.passes.promote_accumulators import Options, promote
 from croq_magic.compiler.passes.register_tiles import Vectors
 from croq_magic.compiler.passes.structure import inner_regions, map_kernels, with_bodies
 from croq_magic.compiler.visit import substitute, walk
@@ -75,47 +75,48 @@ class _Work:
             column = _best_column(nest)
             return register_tiles.order(nest, column.dim if column else None, nest.stores()[0])
         plan = self._plan(nest)
-        if plan is None:
-            return None
+        return self._tiled(plan) if plan is not None else None
+
+    def _tiled(self, plan: _Plan) -> ir.Body:
         nest = plan.nest
         if nest.registers and not register_tiles.fits(nest, plan.row, plan.column, plan.lanes, self.vectors):
             # The accumulators stay in memory between the tiles, and in registers while a tile is worked on.
-            nest = dataclasses.replace(nest, body=promote(nest.body, self.taken, registers=True))
+            nest = dataclasses.replace(nest, body=promote(nest.body, self.taken, Options(registers=True)))
         return register_tiles.tiled(nest, plan.row, plan.column, plan.lanes, self.vectors, self.fresh)
 
     def _plan(self, nest: Nest) -> _Plan | None:
         column, dtype = _best_column(nest), loop_nests.vector_type(nest)
-        if column is None or dtype is None:
+        if dtype is None:
             return None
+        if column is None:
+            return _Plan(nest, nest.dims[-1], None, 1)
         if not nest.registers:
             nest, column = _collapsed(nest, column)
-        lanes = _lanes(self.vectors.width // dtype.size, column.dim)
-        return _Plan(nest, _row(nest, column.dim), column.dim, lanes) if lanes > 1 else None
+        row, lanes = _row(nest, column.dim), _lanes(self.vectors.width // dtype.size, column.dim)
+        if lanes == 1 or _gathers(nest, row, column.dim):
+            return _Plan(nest, column.dim, None, 1)
+        return _Plan(nest, row, column.dim, lanes)
 
     def _grid(self, root: ir.Region) -> ir.Region | None:
         """The kernel as another grid, or None where its blocks are good as they are."""
         inner = root.body[0] if len(root.body) == 1 else None
-        whole = root
-        if isinstance(inner, ir.Region):
-            if inner_regions(inner.body):
-                return None
-            whole = dataclasses.replace(
-                root,
-                indices=(*root.indices, *inner.indices),
-                extents=(*root.extents, *inner.extents),
-                body=inner.body,
-            )
-        if root.level is not ir.Level.BLOCK or root.attributes != ir.RegionAttributes() or inner_regions(whole.body):
+        threads = inner if isinstance(inner, ir.Region) else ir.Region(ir.Level.THREAD, (), (), root.body)
+        if root.level is not ir.Level.BLOCK or root.attributes != ir.RegionAttributes() or inner_regions(threads.body):
             return None
+        whole = dataclasses.replace(
+            threads, indices=(*root.indices, *threads.indices), extents=(*root.extents, *threads.extents)
+        )
         nest = loop_nests.of_region(whole, self.taken)
         if nest is None or nest.registers:
             return None
         grid = {v.name for v in root.indices}
         if nest.straight:
             column = _best_column(nest)
-            if column is None or column.dim.var.name not in grid:
-                return None
-            return _rows(root, nest, column.dim)
+            return _rows(root, nest, column.dim) if column is not None and column.dim.sources & grid else None
+        block = loop_nests.of_region(threads, self.taken)
+        plan = self._plan(block) if block is not None else None
+        if plan is not None and plan.good:
+            return dataclasses.replace(root, body=self._tiled(plan))
         plan = self._plan(nest)
         if plan is None or not any(d.sources & grid for d in (plan.row, plan.column) if d is not None):
             return None
@@ -131,8 +132,16 @@ class _Plan:
 
     nest: Nest
     row: Dim | None
-    column: Dim
+    column: Dim | None
     lanes: int
+
+    @property
+    def good(self) -> bool:
+        """Both dimensions of a tile are there, and large enough."""
+        return self.column is not None and self.row is not None and (self.row.size or ENOUGH_ROWS) >= ENOUGH_ROWS
+
+
+ENOUGH_ROWS = 4
 
 
 def _rows(root: ir.Region, nest: Nest, column: Dim) -> ir.Region:
@@ -189,6 +198,18 @@ def _lanes(most: int, column: Dim) -> int:
     while size is not None and lanes > size:
         lanes //= 2
     return lanes
+
+
+def _gathers(nest: Nest, row: Dim | None, column: Dim) -> bool:
+    """Whether a loop would collect the lanes of a vector one by one for a single use."""
+    for n in (n for s in nest.body if isinstance(s, ir.For) for n in walk(s)):
+        if isinstance(n, ir.Load):
+            offset = affine.element(n)[1]
+            step = affine.stride(offset, column.var)
+            apart = step is None or integers.value(step) not in (0, 1)
+            if apart and (row is None or affine.depends(offset, {row.var.name})):
+                return True
+    return False
 
 
 def _row(nest: Nest, column: Dim) -> Dim | None:

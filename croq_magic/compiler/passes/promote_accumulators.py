@@ -37,15 +37,26 @@ class PromoteAccumulators:
         taken = {b.name for b in walk(function) if isinstance(b, ir.Buffer)} | affine.names(function)
 
         def kernel(region: ir.Region) -> ir.Region:
-            body = promote(region.body, taken, self.private)
+            # A processor's own order of loops does better than a thread's array in memory.
+            body = promote(region.body, taken, Options(self.private, arrays=context.limits.gpu))
             return region if body is region.body else dataclasses.replace(region, body=body)
 
         return map_kernels(function, kernel)
 
 
-def promote(body: ir.Body, taken: set[str], private: int = 64, registers: bool = False) -> ir.Body:
+@dataclasses.dataclass(frozen=True)
+class Options:
+    """`private` bounds the elements that one thread keeps. Without `arrays` a loop within one thread gets scalars only.
+    With `registers` elements of `REGISTER` buffers are promoted as well."""
+
+    private: int = 64
+    arrays: bool = False
+    registers: bool = False
+
+
+def promote(body: ir.Body, taken: set[str], options: Options) -> ir.Body:
     """`body` with the accumulators of all loops in it promoted, those of outer loops first. `taken` holds the names in
-    use; new ones are added to it. `registers` also moves elements of `REGISTER` buffers into scalars."""
+    use; new ones are added to it."""
     out: list[ir.Stmt] = []
     changed = False
     for statement in body:
@@ -53,11 +64,11 @@ def promote(body: ir.Body, taken: set[str], private: int = 64, registers: bool =
         after: list[ir.Stmt] = []
         new = statement
         if isinstance(statement, ir.For):
-            for found in _accumulators(statement, private, registers):
+            for found in _accumulators(statement, options):
                 entry, new, leave = _replace(new, found, _fresh(found.buffer.name, taken))
                 before += entry
                 after += leave
-        new = with_bodies(new, lambda inner: promote(inner, taken, private, registers))
+        new = with_bodies(new, lambda inner: promote(inner, taken, options))
         changed = changed or new is not statement
         out += [*before, new, *after]
     return tuple(out) if changed else body
@@ -85,6 +96,10 @@ class _Accumulator:
         return self.access.view.buffer
 
     @property
+    def threads(self) -> bool:
+        return any(isinstance(step, ir.Region) for step in self.movers)
+
+    @property
     def dims(self) -> tuple[affine.Dim, ...]:
         found: list[affine.Dim] = []
         for step in self.movers:
@@ -95,7 +110,7 @@ class _Accumulator:
         return tuple(found)
 
 
-def _accumulators(loop: ir.For, private: int, registers: bool) -> Iterator[_Accumulator]:
+def _accumulators(loop: ir.For, options: Options) -> Iterator[_Accumulator]:
     nodes = list(walk(loop.body))
     if any(isinstance(n, _OPAQUE) for n in nodes):
         return
@@ -111,8 +126,8 @@ def _accumulators(loop: ir.For, private: int, registers: bool) -> Iterator[_Accu
         by_buffer.setdefault(access.view.buffer, []).append((access, path))
     inside = _defined(nodes) | {loop.var.name}
     for buffer, places in by_buffer.items():
-        if buffer not in unsafe and (registers or buffer.storage is not ir.Storage.REGISTER):
-            yield from _of_buffer(places, inside, private)
+        if buffer not in unsafe and (options.registers or buffer.storage is not ir.Storage.REGISTER):
+            yield from _of_buffer(places, inside, options)
 
 
 def _places(body: ir.Body, path: Path) -> Iterator[tuple[Access, Path]]:
@@ -142,7 +157,7 @@ def _defined(nodes: list[ir.Node]) -> set[str]:
     return found
 
 
-def _of_buffer(places: list[tuple[Access, Path]], inside: set[str], private: int) -> Iterator[_Accumulator]:
+def _of_buffer(places: list[tuple[Access, Path]], inside: set[str], options: Options) -> Iterator[_Accumulator]:
     groups: list[list[tuple[Access, Path]]] = []
     for access, path in places:
         home = next((g for g in groups if affine.same_element(g[0][0], access)), None)
@@ -152,7 +167,7 @@ def _of_buffer(places: list[tuple[Access, Path]], inside: set[str], private: int
             home.append((access, path))
     found: list[_Accumulator] = []
     for group in groups:
-        accumulator = _of_group(group, inside, private)
+        accumulator = _of_group(group, inside, options)
         if accumulator is None:
             return
         found.append(accumulator)
@@ -168,7 +183,7 @@ def _accumulates(accesses: list[Access]) -> bool:
     return bool(stores) and (len(stores) < len(accesses) or any(s.op for s in stores))
 
 
-def _of_group(group: list[tuple[Access, Path]], inside: set[str], private: int) -> _Accumulator | None:
+def _of_group(group: list[tuple[Access, Path]], inside: set[str], options: Options) -> _Accumulator | None:
     """The accumulator of accesses to one element, or None where it is not private to a thread or not in place."""
     first, path = group[0]
     address = affine.names((*affine.element(first)[0], affine.element(first)[1], *first.view.slot))
@@ -183,7 +198,9 @@ def _of_group(group: list[tuple[Access, Path]], inside: set[str], private: int) 
     for step in movers:
         if isinstance(step, ir.For):
             kept *= affine.Dim(step.var, step.stop).size or 1
-    return accumulator if kept <= private and affine.distinct(first, dims) else None
+    if kept > 1 and not options.arrays and not accumulator.threads:
+        return None
+    return accumulator if kept <= options.private and affine.distinct(first, dims) else None
 
 
 def _movers(path: Path, address: set[str]) -> tuple[ir.Region | ir.For, ...] | None:

@@ -32,6 +32,7 @@ from croq_magic.compiler.visit import rewrite, substitute, walk
 T = TypeVar("T", bound=ir.Node)
 Fresh = Callable[[str], str]
 _ROWS_32 = {1: 16, 2: 8, 3: 8, 4: 6}  # vectors a row: rows, with 32 vector registers
+SCALAR_ROWS = 8
 _ROWS_16 = {1: 8, 2: 6, 3: 4, 4: 3}
 
 
@@ -103,9 +104,9 @@ def _steps(extent: ir.Expr, sizes: list[int]) -> Iterator[Piece]:
         start = stop
 
 
-def fits(nest: Nest, row: Dim | None, column: Dim, lanes: int, vectors: Vectors) -> bool:
+def fits(nest: Nest, row: Dim | None, column: Dim | None, lanes: int, vectors: Vectors) -> bool:
     """Whether one tile is the whole nest."""
-    if any(d is not row and d is not column for d in nest.dims):
+    if column is None or any(d is not row and d is not column for d in nest.dims):
         return False
     columns = column_pieces(column.extent, lanes)
     most = vectors.rows(max(1, min(4, columns[0].size // lanes)))
@@ -113,14 +114,15 @@ def fits(nest: Nest, row: Dim | None, column: Dim, lanes: int, vectors: Vectors)
     return len(columns) == 1 and len(rows) <= 1 and all(piece.once for piece in (*columns, *rows))
 
 
-def tiled(nest: Nest, row: Dim | None, column: Dim, lanes: int, vectors: Vectors, fresh: Fresh) -> ir.Body:
-    """The nest as loops over register tiles; dimensions that are neither row nor column stand outside."""
+def tiled(nest: Nest, row: Dim | None, column: Dim | None, lanes: int, vectors: Vectors, fresh: Fresh) -> ir.Body:
+    """The nest as loops over register tiles; dimensions that are neither row nor column stand outside. Without a
+    column the rows are scalars: several at a time, so that one's additions need not wait for another's."""
     body: list[ir.Stmt] = []
-    for columns in column_pieces(column.extent, lanes):
-        most = vectors.rows(max(1, min(4, columns.size // lanes)))
+    for columns in column_pieces(column.extent if column is not None else integers.ONE, lanes):
+        most = vectors.rows(max(1, min(4, columns.size // lanes))) if column is not None else SCALAR_ROWS
         rows = row_pieces(row.extent, most) if row is not None else (None,)
         inner: list[ir.Stmt] = []
-        c0 = _start(f"{column.var.name}0", columns, fresh)
+        c0 = _start(f"{column.var.name}0", columns, fresh) if column is not None else integers.ZERO
         for part in rows:
             r0 = _start(f"{row.var.name}0", part, fresh) if part is not None and row is not None else None
             tile = _Tile(nest, row, column, part.size if part else 1, columns.size, lanes, r0, c0, fresh).body()
@@ -155,7 +157,7 @@ class _Tile:
         self,
         nest: Nest,
         row: Dim | None,
-        column: Dim,
+        column: Dim | None,
         height: int,
         width: int,
         lanes: int,
@@ -167,9 +169,9 @@ class _Tile:
         self.lanes = min(lanes, width)
         self.i = _loop_var(fresh("i"), integers.constant(height)) if height > 1 else None
         self.j = _loop_var(fresh("j"), integers.constant(width)) if width > 1 else None
-        self.places: dict[ir.Var, ir.Expr] = {
-            column.var: integers.add(c0, self.j) if self.j is not None else c0,
-        }
+        self.places: dict[ir.Var, ir.Expr] = {}
+        if column is not None:
+            self.places[column.var] = integers.add(c0, self.j) if self.j is not None else c0
         if row is not None and r0 is not None:
             self.places[row.var] = integers.add(r0, self.i) if self.i is not None else r0
         self.scalars: dict[str, ir.View] = {}
