@@ -241,6 +241,31 @@ def test_masked_regions_join_before_and_after() -> None:
     assert "barrier" not in joined(free, THREAD)
 
 
+def role(number: int, *body: ir.Stmt) -> ir.Region:
+    """A role of one group of four out of two."""
+    w = index("w", 2, ir.Role.REGION)
+    mask = ir.Masked(ir.Binary("==", w, const(number), ir.BOOL), body, is_async=True)
+    return ir.Region(ir.Level.GROUP4, (w,), (const(2),), (mask,))
+
+
+def test_roles_join_their_own_threads_only() -> None:
+    value = ir.Var("v", S32)
+    body = role(0, copy(source, tile), ir.Let(value, at(tile, const(0))))
+    lines = joined([body]).splitlines()
+    assert lines[3].strip() == "barrier group-4  // tile written"
+
+
+def test_events_order_the_reuse_of_a_slot() -> None:
+    free, full = (ir.Event(name, SHARED, slots=(2,)) for name in ("free", "full"))
+    n = index("n", 6)
+    produce = loop("n", 6, [ir.WaitEvent(free, order=n), copy(source, tile), ir.Trigger(full, order=n)])
+    consume = loop("n", 6, [ir.WaitEvent(full, order=n), copy(tile, out), ir.Trigger(free, order=n)])
+    assert "barrier" not in joined([role(0, produce)])
+    assert "barrier" not in joined([role(1, consume)])
+    unordered = loop("n", 6, [copy(source, tile), ir.Trigger(full, order=n)])
+    assert "barrier group-4" in joined([role(0, unordered)])
+
+
 def test_groups_meet_in_barriers_of_their_own() -> None:
     group = ir.Region(
         ir.Level.GROUP,

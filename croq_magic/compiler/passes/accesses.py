@@ -39,7 +39,8 @@ class Who(enum.Enum):
 class Access:
     """One touch of a buffer. `slot` holds constant subscripts, None where one is not constant.
 
-    `ordered` says that a barrier of the unit (not of the block) stands between this access and the point of view.
+    `ordered` says that a barrier of the unit (not of the block) stands between this access and the point of view,
+    `waited` that the wait for an event does.
     """
 
     buffer: ir.Buffer
@@ -47,6 +48,7 @@ class Access:
     mode: Mode
     who: Who
     ordered: bool = False
+    waited: bool = False
 
     def overlaps(self, other: Access) -> bool:
         """Whether the two may touch the same element."""

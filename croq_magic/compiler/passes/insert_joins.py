@@ -7,7 +7,9 @@ thread does both. A loop whose next iteration conflicts with this one gets a bar
 region of threads only collective statements are joined; the rest is the program's own business (section 11).
 
 Each body is summarised by what it touches before its first barrier and after its last one, so that loops and
-conditions are looked at once.
+conditions are looked at once. Inside `inthreads` a join covers the selected threads: the unit around them where there
+is one. There an event orders what one thread does before and after waiting for it, so that only data written before
+and read after still need a join.
 """
 
 from __future__ import annotations
@@ -62,11 +64,13 @@ class _Need:
 
 
 class _Joiner:
-    """Works on one kernel. `unit` is the level whose body is being joined; inside `inthreads` a join covers the
-    selected threads only."""
+    """Works on one kernel. `units` are the levels around the body being joined, `everyone` the scope of a barrier that
+    all threads meet that may take part in a collective statement there."""
 
     def __init__(self, kernel: ir.Region) -> None:
-        self.unit = Level.BLOCK
+        self.units: list[Level] = []
+        self.everyone = Level.BLOCK
+        self.operations = {n.token.name for n in walk(kernel) if isinstance(n, ir.Mma) and n.token is not None}
         self.written: set[ir.Buffer] = set()
         self.arriving: dict[str, Accesses] = {}
         for node in walk(kernel):
@@ -77,15 +81,18 @@ class _Joiner:
                     writes = tuple(of_view(node.dst, Mode.WRITE, Who.BLOCK))
                     self.arriving[node.token.name] = _merge(self.arriving.get(node.token.name, ()), writes)
 
+    @property
+    def unit(self) -> Level:
+        return self.units[-1]
+
     def region(self, region: ir.Region) -> tuple[ir.Region, Accesses]:
         """A region with its joins, and all it touches."""
-        outer, self.unit = self.unit, region.level or Level.THREAD
+        self.units.append(region.level or Level.THREAD)
         flow = self.body(region.body)
-        self.unit = outer
         touched = tuple(
-            dataclasses.replace(a, who=a.who if a.who is Who.BLOCK else Who.INNER, ordered=False)
-            for a in self.everything(region.body)
+            dataclasses.replace(a, who=a.who if a.who is Who.BLOCK else Who.INNER) for a in self.everything(region.body)
         )
+        self.units.pop()
         if flow.body is not region.body:
             region = dataclasses.replace(region, body=flow.body)
         return region, _merge(touched)
@@ -94,7 +101,7 @@ class _Joiner:
         out: list[ir.Stmt] = []
         first: Accesses = ()
         pending: Accesses = ()
-        passed = False
+        passed = waited = False
         changed = False
         for statement in body:
             flow = self.statement(statement)
@@ -102,15 +109,17 @@ class _Joiner:
             if need is not None:
                 out.append(ir.Barrier(need.scope, need.reason))
                 changed = True
-                pending = _after(pending, need.scope)
-                passed = passed or need.scope is Level.BLOCK
+                pending = self.after(pending, need.scope)
+                passed = passed or self.joins_all(need.scope)
             changed = changed or flow.body[0] is not statement
             out.extend(flow.body)
             if not passed:
-                first = _merge(first, flow.first)
+                first = _merge(first, _waited(flow.first) if waited else flow.first)
+            if isinstance(statement, ir.WaitEvent):
+                pending, waited = _waited(pending), True
             pending = flow.last if flow.barrier else _merge(pending, flow.last)
             if isinstance(statement, ir.Barrier) and not flow.barrier:
-                pending = _after(pending, statement.scope)
+                pending = self.after(pending, statement.scope)
             passed = passed or flow.barrier
         return _Flow(tuple(out) if changed else body, first, pending, passed)
 
@@ -118,7 +127,7 @@ class _Joiner:
         own = self.own(s)
         match s:
             case ir.Barrier():
-                return _Flow((s,), (), (), s.scope.depth <= Level.BLOCK.depth)
+                return _Flow((s,), (), (), self.joins_all(s.scope))
             case ir.Wait():
                 return _Flow((s,), (), self.completed(s))
             case ir.Region():
@@ -150,9 +159,8 @@ class _Joiner:
         if need is not None:
             join = ir.Barrier(need.scope, need.reason)
             body = (join, *body) if early else (*body, join)
-            whole = need.scope is Level.BLOCK
-            barrier = barrier or whole
-            last = last if early else () if whole else _after(last, need.scope)
+            barrier = barrier or self.joins_all(need.scope)
+            last = last if early else self.after(last, need.scope)
         if early:
             last, barrier = self.everything(s.body), False
         runs = isinstance(s, ir.For) and _certain(s)
@@ -160,7 +168,10 @@ class _Joiner:
         return _Flow((_replace(s, body=body),), first, _merge(again, () if runs else own, last), barrier and runs)
 
     def masked(self, s: ir.Masked, own: Accesses) -> _Flow:
+        everyone = self.everyone
+        self.everyone = next((u for u in reversed(self.units) if u in (Level.GROUP, Level.GROUP4)), everyone)
         flow = self.body(s.body)
+        self.everyone = everyone
         new = (_replace(s, body=flow.body),)
         if s.is_async:
             return _Flow(new, own, own)
@@ -189,7 +200,7 @@ class _Joiner:
         for token in s.tokens:
             if token.slot is None and token.name in self.arriving:
                 found = _merge(found, self.arriving[token.name])
-            else:
+            elif token.name not in self.operations:
                 found = _merge(found, *self.arriving.values())
         return found
 
@@ -218,12 +229,24 @@ class _Joiner:
             parts.append(f"before {', '.join(names)} {'is' if len(names) == 1 else 'are'} rewritten{later}")
         return _Need(scope, "; ".join(parts))
 
+    def joins_all(self, scope: Level) -> bool:
+        """Whether all threads meet in a barrier that may take part in a collective statement."""
+        return scope.depth <= self.everyone.depth
+
+    def after(self, pending: Accesses, scope: Level) -> Accesses:
+        """What still matters behind a barrier: a barrier of a group orders its own threads only."""
+        if self.joins_all(scope):
+            return ()
+        return _merge(tuple(dataclasses.replace(a, ordered=True) for a in pending))
+
     def scope(self, before: Access, after: Access) -> Level | None:
         """The scope of the barrier between two accesses, None if they need none."""
         if not before.conflicts(after):
             return None
+        if (before.waited or after.waited) and after.mode is not Mode.READ:
+            return None
         if Who.BLOCK in (before.who, after.who):
-            return Level.BLOCK
+            return self.everyone
         if self.unit is Level.THREAD or before.who is after.who is Who.ELECTED:
             return None
         if self.unit is not Level.BLOCK and (before.ordered or after.ordered):
@@ -240,11 +263,9 @@ def _merge(*parts: Accesses) -> Accesses:
     return tuple(dict.fromkeys(access for part in parts for access in part))
 
 
-def _after(pending: Accesses, scope: Level) -> Accesses:
-    """What still matters behind a barrier: a barrier of a group orders its own threads only."""
-    if scope.depth <= Level.BLOCK.depth:
-        return ()
-    return _merge(tuple(dataclasses.replace(a, ordered=True) for a in pending))
+def _waited(accesses: Accesses) -> Accesses:
+    """Accesses with the wait for an event between them and the point of view."""
+    return _merge(tuple(dataclasses.replace(a, waited=True) for a in accesses))
 
 
 def _leaves_early(body: ir.Body) -> bool:
