@@ -16,7 +16,7 @@ from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.targets.cpu import module
 from croq_magic.compiler.targets.cpu.emit import Emitted, emit_module
 from croq_magic.compiler.types import F32, F64, S8, S16, S32, S64, U8, U32, DType
-from croq_magic.compiler.visit import rewrite, walk
+from croq_magic.compiler.visit import rewrite
 from tests import ir_builders as build
 
 WIDTHS = [(16, 16), (32, 16), (64, 32), (16, 32)]  # SSE, AVX2, AVX-512, NEON: any of them compiles everywhere
@@ -29,7 +29,49 @@ SCALAR = [
 ]
 TILES = [(16, 16, 16), (17, 31, 4), (32, 32, 8), (1, 48, 2), (5, 2, 3)]
 TYPES = [S8, U8, S16, S32, U32, S64, F32, F64]
+GRIDS = [(128, 24, 64), (37, 11, 101), (2, 3, 500), (257, 2, 3)]  # M, K, N
 Case = tuple[ir.Function, tuple[int, int]]
+
+
+def grid_product(
+    m: build.Extent, k: build.Extent, n: build.Extent, threads: bool = False, transposed: bool = False
+) -> ir.Function:
+    """One element of the product a block (or a thread, with a row a block); `transposed` reads rows of the second."""
+    lhs, rhs = build.param("lhs", (m, k)), build.param("rhs", (n, k) if transposed else (k, n))
+    out = build.buffer("output", (m, n), zeroed=True)
+    i, j = build.index("i", m, ir.Role.REGION), build.index("j", n, ir.Role.REGION)
+    step = build.index("step", k)
+    assert lhs.buffer is not None and rhs.buffer is not None
+    other = build.at(rhs.buffer, j, step) if transposed else build.at(rhs.buffer, step, j)
+    update = build.store(out, (i, j), build.times(build.at(lhs.buffer, i, step), other), "+")
+    body = build.loop("step", k, [update])
+    if threads:
+        kernel = build.region(build.BLOCK, {"i": m}, [build.region(build.THREAD, {"j": n}, [body])])
+    else:
+        kernel = build.region(build.BLOCK, {"i": m, "j": n}, [body])
+    dims = [e for e in (m, k, n) if isinstance(e, ir.Var)]
+    return build.returning("matmul", (lhs, rhs), out, [build.launch("matmul", kernel)], dims)
+
+
+def matrix_vector(m: int, k: int) -> ir.Function:
+    """One element of the product of a matrix and a vector a block."""
+    lhs, rhs = build.param("lhs", (m, k), F32), build.param("rhs", (k,), F32)
+    out = build.buffer("output", (m,), F32, zeroed=True)
+    i, step = build.index("i", m, ir.Role.REGION), build.index("step", k)
+    assert lhs.buffer is not None and rhs.buffer is not None
+    update = build.store(out, (i,), build.times(build.at(lhs.buffer, i, step), build.at(rhs.buffer, step)), "+")
+    kernel = build.region(build.BLOCK, {"i": m}, [build.loop("step", k, [update])])
+    return build.returning("matmul", (lhs, rhs), out, [build.launch("matmul", kernel)])
+
+
+def columns_first() -> ir.Function:
+    """Blocks are columns and threads rows, against the order in memory; every element is a multiple of its column."""
+    x, out = build.param("x", (37, 29)), build.buffer("output", (37, 29), zeroed=True)
+    i, j = build.index("i", 37, ir.Role.REGION), build.index("j", 29, ir.Role.REGION)
+    assert x.buffer is not None
+    store = build.store(out, (i, j), build.times(build.at(x.buffer, i, j), j))
+    kernel = build.region(build.BLOCK, {"j": 29}, [build.region(build.THREAD, {"i": 37}, [store])])
+    return build.returning("scale", (x,), out, [build.launch("scale", kernel)])
 
 
 def cases() -> dict[str, Case]:
@@ -44,7 +86,15 @@ def cases() -> dict[str, Case]:
             found[f"type_{width}_{dtype}"] = build.matmul_dma(32, 48, 32, dtype=dtype), width
     found["order"] = build.matmul_dma(32, 64, 32, dtype=F32), (64, 32)
     found["gather"] = build.row_sum(8, 64, 16), (32, 16)
+    for width in TYPE_WIDTHS:
+        for size in GRIDS:
+            found[f"grid_{width}_{size}"] = grid_product(*size), width
+            found[f"rows_{width}_{size}"] = grid_product(*size, threads=True), width
+            found[f"transposed_{width}_{size}"] = grid_product(*size, transposed=True), width
+        found[f"vector_{width}"] = matrix_vector(37, 19), width
+    found["columns_first"] = columns_first(), (64, 32)
     names = build.dim("M"), build.dim("K"), build.dim("N")
+    found["grid_symbolic"] = grid_product(*names), (32, 16)
     found["symbolic"] = build.matmul_dma(*names), (64, 32)
     return found
 
@@ -52,9 +102,9 @@ def cases() -> dict[str, Case]:
 def ordered(case: Case) -> ir.Function:
     """The function after the passes for that vector width; it must have been changed by them."""
     function, width = case
-    after = run_passes(function, [PromoteAccumulators(), OrderLoops(*width)], Context())
-    kinds = {n.kind for n in walk(after.body) if isinstance(n, ir.For)}
-    assert kinds & {ir.LoopKind.VECTOR, ir.LoopKind.PARALLEL}, "nothing was ordered"
+    before = run_passes(function, [PromoteAccumulators()], Context())
+    after = OrderLoops(*width)(before, Context())
+    assert after is not before, "nothing was ordered"
     return after
 
 
@@ -143,6 +193,39 @@ def test_strided_reads_are_gathered(emitted: Emitted) -> None:
     x = np.arange(8 * 64, dtype=np.int32).reshape(8, 64)
     got = run(emitted, "gather", (x,), np.zeros(8, np.int32))
     np.testing.assert_array_equal(got, x.sum(axis=1))
+
+
+@pytest.mark.parametrize("width", TYPE_WIDTHS, ids=str)
+@pytest.mark.parametrize("size", GRIDS, ids=str)
+@pytest.mark.parametrize("kind", ["grid", "rows", "transposed"])
+def test_grids_of_single_elements(
+    emitted: Emitted, kind: str, size: tuple[int, int, int], width: tuple[int, int]
+) -> None:
+    m, k, n = size
+    lhs, rhs = operands(S32, m, k, n)
+    second = np.ascontiguousarray(rhs.T) if kind == "transposed" else rhs
+    got = run(emitted, f"{kind}_{width}_{size}", (lhs, second), np.zeros((m, n), np.int32))
+    np.testing.assert_array_equal(got, product(lhs, rhs))
+
+
+@pytest.mark.parametrize("width", TYPE_WIDTHS, ids=str)
+def test_matrix_and_vector(emitted: Emitted, width: tuple[int, int]) -> None:
+    rng = np.random.default_rng(2)
+    lhs, rhs = (rng.standard_normal(shape).astype(np.float32) for shape in ((37, 19), (19, 1)))
+    got = run(emitted, f"vector_{width}", (lhs, rhs), np.zeros(37, np.float32))
+    np.testing.assert_array_equal(got, product(lhs, rhs)[:, 0])
+
+
+def test_columns_first(emitted: Emitted) -> None:
+    x = np.arange(37 * 29, dtype=np.int32).reshape(37, 29)
+    got = run(emitted, "columns_first", (x,), np.zeros((37, 29), np.int32))
+    np.testing.assert_array_equal(got, x * np.arange(29, dtype=np.int32))
+
+
+def test_a_grid_of_single_elements_of_unknown_extents(emitted: Emitted) -> None:
+    lhs, rhs = operands(S32, 41, 7, 83)
+    got = run(emitted, "grid_symbolic", (lhs, rhs), np.zeros((41, 83), np.int32), M=41, K=7, N=83)
+    np.testing.assert_array_equal(got, product(lhs, rhs))
 
 
 def test_extents_known_only_when_it_runs(emitted: Emitted) -> None:
