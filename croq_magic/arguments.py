@@ -9,6 +9,7 @@ import dataclasses
 import difflib
 import functools
 import math
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -163,7 +164,8 @@ def _reshaped(array: np.ndarray, param: Parameter, name: str) -> str:
 
 
 def _as_ndarray(value: Any, place: Place) -> np.ndarray:
-    if isinstance(value, np.ma.MaskedArray):
+    # numpy.ma is loaded at first use; where it is not loaded nothing can be masked.
+    if "numpy.ma" in sys.modules and isinstance(value, np.ma.MaskedArray):
         raise place.refuse(
             "is a masked array; a mask has no meaning here", describe(value), f"{place.operand}.filled(0)"
         )

@@ -8,14 +8,13 @@ Whatever else is asked of such a program (its IR, its source, other extents) com
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import pickle
 import threading
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from croq_magic import cache
 from croq_magic.compiler.signature import Signature
@@ -30,8 +29,7 @@ if TYPE_CHECKING:
 _FILE = "record.pickle"
 
 
-@dataclasses.dataclass(frozen=True)
-class Request:
+class Request(NamedTuple):
     """What was asked for: the text with its place in the notebook, and everything that changes its meaning."""
 
     source: Source

@@ -6,11 +6,11 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from croq_magic.compiler.limits import CPU, Limits
 from croq_magic.errors import CompileError, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
+    from croq_magic.compiler.limits import Limits
     from croq_magic.compiler.passes.base import Pass
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
@@ -26,6 +26,8 @@ class CpuTarget:
 
     @property
     def limits(self) -> Limits:
+        from croq_magic.compiler.limits import CPU
+
         return CPU
 
     def passes(self) -> Sequence[Pass]:

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from croq_magic.compiler.source import Source, Span
 
 
-@dataclasses.dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """One value in a failure record: how it is called, and whether it is an integer ("i"), a float ("f") or a truth
     value ("b")."""
 
@@ -25,8 +24,7 @@ class Operand:
         return str(word)
 
 
-@dataclasses.dataclass(frozen=True)
-class CheckSite:
+class CheckSite(NamedTuple):
     """One check of a module.
 
     The values recorded are those of `instance` (indices of the regions and loops around), then of `operands`. For an

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import NamedTuple
 
 
-@dataclasses.dataclass(frozen=True)
-class EntryPoint:
+class EntryPoint(NamedTuple):
     """How to call one function.
 
     `kinds` has one letter per parameter: "a" array, "i" integer or truth value, "f" f32, "d" f64, "h" f16, "b" bf16,

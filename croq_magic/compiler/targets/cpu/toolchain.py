@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import shutil
-import subprocess
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -96,6 +95,8 @@ def _identify(command: tuple[str, ...]) -> Compiler:
         return Compiler(command, str(family), str(version))
     except (OSError, ValueError):
         pass
+    import subprocess  # not at the top: a program that comes from the cache starts none
+
     query = [*command[:-1], "version"] if is_zig else [*command, "--version"]
     try:
         done = subprocess.run(query, capture_output=True, text=True, timeout=120, stdin=subprocess.DEVNULL)
@@ -164,6 +165,8 @@ def compile_shared(
     ]
     command += link_flags(compiler, full)
     environment = dict(os.environ, LC_ALL="C")  # messages are parsed
+    import subprocess
+
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", env=environment, stdin=subprocess.DEVNULL
