@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, store, syntax
+from croq_magic.compiler import describe, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
@@ -147,7 +147,7 @@ class CompiledUnit:
 
     def syntax(self) -> str:
         """The syntax trees of all functions, as text."""
-        return "\n\n".join(map(syntax.dump, self.trees))
+        return "\n\n".join(map(syntax_text.dump, self.trees))
 
     def source(self) -> str:
         """The target source of all functions, for all shapes."""
