@@ -205,8 +205,7 @@ class _Builder:
         groups = _connected([s for s in sets if s])
         factors = [self._factor(group, coords) for group in groups]
         constant = {d: e for d, e in coords.items() if not self._over(e)}
-        if constant or any(not over for _, over in self.conditions):
-            factors.append(self._constant(constant))
+        factors += self._constant(constant)
         used = set().union(*groups) if groups else set()
         extents = {name: len(r) for name, r in self.ranges.items()}
         free = {name: n for name, n in extents.items() if name not in used}
@@ -323,12 +322,15 @@ class _Builder:
             return {longest: candidate[good]} | {n: v[good] for n, v in flat.items()}, (int(good.sum()),)
         return None
 
-    def _constant(self, coords: dict[int, ir.Expr]) -> Factor:
-        """Coordinates and conditions that depend on no axis: one row, or none."""
+    def _constant(self, coords: dict[int, ir.Expr]) -> list[Factor]:
+        """Coordinates and conditions that depend on no axis: one row each, or none."""
         holds = all(bool(numeric.value(c, self.values)) for c, over in self.conditions if not over)
         rows = 1 if holds else 0
-        values = {d: np.full(rows, int(numeric.value(e, self.values)), np.int64) for d, e in coords.items()}
-        return Factor({} if values else {"": np.zeros(rows, np.int64)}, values, 1, 1)
+        factors = [
+            Factor({}, {d: np.full(rows, int(numeric.value(e, self.values)), np.int64)}, 1, 1)
+            for d, e in coords.items()
+        ]
+        return factors or [Factor({"": np.zeros(rows, np.int64)}, {}, 1, 1)]
 
 
 def _connected(sets: Sequence[set[str]]) -> list[set[str]]:

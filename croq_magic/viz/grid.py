@@ -158,6 +158,8 @@ def label_width(rows: Sequence[Cell], names: Sequence[str]) -> float:
 
 def picture_size(rows: Sequence[Cell], columns: Sequence[Cell], widest: float, highest: float) -> tuple[float, float]:
     """Width and height in inches: to scale where that is legible, cells never flatter than their labels."""
+    if len(rows) == len(columns) == 1:
+        widest, highest = min(widest, 1.4), min(highest, 1.0)
     height_by_width = min(max(total(rows) / total(columns), 0.12), 2.5)
     width = min(widest, highest / height_by_width)
     height = min(highest, max(width * height_by_width, min(len(rows) * 0.13, highest), 0.3))

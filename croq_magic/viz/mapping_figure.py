@@ -83,7 +83,7 @@ def _hardware(canvas: Canvas, launch: dict[str, Any], y: float, entries: Entries
     from croq_magic.viz.mapping import launch_text
 
     style = canvas.style
-    for level in launch["levels"]:
+    for number, level in enumerate(launch["levels"]):
         kind = level["kind"]
         rows, columns = _picture(level["extents"])
         width, height = _picture_size(rows, columns)
@@ -105,7 +105,7 @@ def _hardware(canvas: Canvas, launch: dict[str, Any], y: float, entries: Entries
                 colour=style.ink if i == 0 else style.soft,
             )  # fmt: skip
         for middle, note in entries.get(kind, []):
-            bend = HARDWARE - 0.12
+            bend = HARDWARE - 0.1 - 0.07 * number
             start = min(NOTES + text_width(note, SMALL) + 0.08, bend - 0.05)
             canvas.line([(CODE, middle), (NOTES - 0.06, middle)], edge, 1.0)
             canvas.line([(start, middle), (bend, middle), (bend, y + tall / 2), (HARDWARE, y + tall / 2)], edge, 1.0)

@@ -87,10 +87,7 @@ class Resolver:
 
     def _read(self, read: Access, table: Table, seen: frozenset[object]) -> None:
         self.found.notes += [n for n in read.notes if n not in self.found.notes]
-        coords = self._coords(read, table)
-        if coords is None:
-            self.note(f"which elements of {read.buffer.name} are read depends on data")
-            return
+        coords, table = self._any(read, table)
         coords, table = self._inside(read, coords, table)
         if not table.rows:
             return
@@ -101,6 +98,21 @@ class Resolver:
         plain = [a for a in writes if a.mode is not Mode.ARGUMENT]
         for write in plain or writes:
             self._join(write, coords, table, seen | {read.buffer})
+
+    def _any(self, access: Access, table: Table) -> tuple[Ints, Table]:
+        """Coordinates at the rows of `table`; one that depends on data takes every value of its dimension."""
+        shape = self.subject.extents(access.buffer.shape)
+        columns: list[ir.Expr] = []
+        for d, coordinate in enumerate(access.coords):
+            try:
+                numeric.value(coordinate, self.subject.values | table.index)
+                columns.append(coordinate)
+            except DataDependentError:
+                self.note("an index that depends on data may be any")
+                var = ir.Var(f"any {d} of {access.buffer.name}")
+                table = self._expand(table, (Axis("element", var, ir.Const(0), ir.Const(shape[d])),), (), set())
+                columns.append(var)
+        return self._coords(columns, table), table
 
     def _inside(self, read: Access, coords: Ints, table: Table) -> tuple[Ints, Table]:
         """Without elements outside the array, which only a zero-filling copy meets."""
@@ -117,10 +129,7 @@ class Resolver:
         number = number.reshape(-1)
         base = {n: instances[:, i] for i, n in enumerate(names)}
         all_points = self._expand(Table(base, np.arange(len(instances))), write.axes, write.conditions, set(names))
-        written = self._coords(write, all_points)
-        if written is None:
-            self.note(f"which elements of {write.buffer.name} are written depends on data")
-            return
+        written, all_points = self._any(write, all_points)
         self._load(write, all_points)
         shape = self.subject.extents(write.buffer.shape)
         wanted, made = _keys(number, coords, shape), _keys(all_points.origin, written, shape)
@@ -160,9 +169,7 @@ class Resolver:
         if write.role != "copy destination" or not points.rows:
             return
         (source,) = write.inputs
-        coords = self._coords(source, points)
-        if coords is None:
-            return
+        coords, points = self._any(source, points)
         names = [a.name for a in write.axes if a.kind != "element" and a.name in points.index]
         order = np.argsort(points.origin, kind="stable")
         first = np.flatnonzero(np.r_[True, points.origin[order][1:] != points.origin[order][:-1]])
@@ -175,13 +182,9 @@ class Resolver:
 
     # ------------------------------------------------------------------------------------------------ tables
 
-    def _coords(self, access: Access, table: Table) -> Ints | None:
+    def _coords(self, columns: Sequence[ir.Expr], table: Table) -> Ints:
         scope = self.subject.values | table.index
-        try:
-            columns = [numeric.value(c, scope) for c in access.coords]
-        except DataDependentError:
-            return None
-        full = [np.broadcast_to(np.asarray(c, np.int64), table.rows) for c in columns]
+        full = [np.broadcast_to(np.asarray(numeric.value(c, scope), np.int64), table.rows) for c in columns]
         return np.stack(full, axis=1) if full else np.zeros((table.rows, 0), np.int64)
 
     def _expand(self, table: Table, axes: Sequence[Axis], conditions: Iterable[ir.Expr], fixed: set[str]) -> Table:

@@ -33,7 +33,7 @@ class Theme:
 
     def on(self, background: RGB) -> str:
         """Text colour that can be read on `background`."""
-        return "#101418" if luminance(background) > 0.30 else "#ffffff"
+        return max("#101418", "#ffffff", key=lambda colour: contrast(colour, background))
 
 
 def luminance(colour: RGB | str) -> float:

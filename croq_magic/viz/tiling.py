@@ -122,7 +122,8 @@ def _use(a: Access) -> str:
         return f"passed to {a.statement.function}"
     if a.role == "mma":
         return "used by mma" if a.reads else "written by mma"
-    return {"read": "read", "write": "written", "update": "accumulated"}[a.mode.value] + " by element"
+    how = "as a whole" if a.role == "span" else "by element"
+    return {"read": "read", "write": "written", "update": "accumulated"}[a.mode.value] + f" {how}"
 
 
 def _level(relations: Sequence[Relation], level: Level, fixed: tuple[str, ...]) -> dict[str, Any]:

@@ -7,6 +7,8 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from croq_magic.viz import grid
 from croq_magic.viz.canvas import Box, Canvas, text_width, wrap
 from croq_magic.viz.grid import Cell
@@ -20,7 +22,7 @@ WIDTH, MARGIN, GAP = 10.0, 0.25, 0.3
 WIDEST, HIGHEST = 2.1, 2.0  # of one picture
 ZOOM = 1.35
 SLICES = 3
-BOXES = 2048
+RASTER = 64  # elements of one dimension that are drawn one by one
 
 
 def draw(data: dict[str, Any], style: Theme) -> Figure:
@@ -86,7 +88,9 @@ class _Card:
         if len(self.shape) > 2:
             self.left = max(self.left, 0.3)
         self.zoom = self._zoom()
-        self.width = self.left + self.picture[0] + (self.zoom["width"] if self.zoom else 0)
+        labels = [text_width(self._slice_label(leading), SMALL) for leading in self.slices]
+        self.across = max(self.picture[0], *labels) if len(self.shape) > 2 else self.picture[0]
+        self.width = self.left + self.across + (self.zoom["width"] if self.zoom else 0)
         self.width = max(self.width, 2.2, min(3.2, text_width(self._title(), TITLE, True)))
         self.notes = [line for t in self._notes() for line in wrap(t, self.width, SMALL)]
         self.head = 0.28 + 0.14 * len(self.notes)
@@ -157,7 +161,7 @@ class _Card:
             box = (left, place, width, height)
             self._picture(box, leading, first=i == 0)
         if self.zoom:
-            self._draw_zoom((left, top, width, height), left + width)
+            self._draw_zoom((left, top, width, height), left + self.across)
 
     def _picture(self, box: Box, leading: Sequence[Cell], first: bool) -> None:
         canvas = self.canvas
@@ -168,17 +172,24 @@ class _Card:
             grid.draw(canvas, box, self.rows, self.columns, paint, 0.25 if fine else 0.6)
             self._block_lines(box)
         else:
-            self._boxes(box)
-        if first:
+            self._raster(box, leading)
+        if not self.separable:
+            if first:
+                text = f"by {', '.join(self.names)}"
+                canvas.text(box[0], box[1] - 0.07, text, SMALL, canvas.style.soft)
+        elif first:
             grid.label_columns(canvas, box, self.columns, self.names)
             self._axis_title(box)
-        if len(self.dims) > 1:
+        if len(self.dims) > 1 and self.separable:
             grid.label_rows(canvas, box, self.rows, self.names)
         if leading:
-            where = ", ".join(str(c.low) if c.high - c.low == 1 else f"{c.low}:{c.high}" for c in leading)
-            owner = ", ".join(f"{n} = {v}" for n, v in before.items())
-            text = f"[{where}, :, :]" + (f"  {owner}" if owner else "")
+            text = self._slice_label(leading)
             canvas.text(box[0], box[1] + box[3] + 0.13, text, SMALL, canvas.style.soft)
+
+    def _slice_label(self, leading: Sequence[Cell]) -> str:
+        where = ", ".join(str(c.low) if c.high - c.low == 1 else f"{c.low}:{c.high}" for c in leading)
+        owner = ", ".join(f"{n} = {v}" for c in leading for n, v in c.index.items())
+        return f"[{where}, :, :]" + (f"  {owner}" if owner else "")
 
     def _axis_title(self, box: Box) -> None:
         names = [n for n in self.names if any(n in c.index for c in self.columns)]
@@ -221,24 +232,35 @@ class _Card:
                     if not c.gap:
                         self.canvas.line([(box[0] + x, box[1] + y) for x, y in ends], self.canvas.style.ink, 0.7)
 
-    def _boxes(self, box: Box) -> None:
-        """Chunks that do not form a grid, each to scale where it lies."""
+    def _raster(self, box: Box, leading: Sequence[Cell]) -> None:
+        """Chunks that do not form a grid: every element, or every so many, in the colour of its owner."""
         canvas, style = self.canvas, self.canvas.style
-        level = self.levels[self.over]
         canvas.box(box, style.empty)
-        low, high = level["low"], level["high"]
-        if low is None or len(low) > BOXES:
-            text = f"{level['count']:,} chunks"
+        owners = [self.a["owner"].get(name) for name in self.names]
+        place = tuple(c.low for c in leading)
+        if any(o is None for o in owners) or not owners:
+            text = f"{self.levels[self.over]['count']:,} chunks"
             canvas.text(box[0] + box[2] / 2, box[1] + box[3] / 2, text, SMALL, style.soft, "center", "center")
-        else:
-            rows, columns = (self.shape[-2] if len(self.shape) > 1 else 1), self.shape[-1]
-            for i, (a, b) in enumerate(zip(low, high, strict=True)):
-                if any(a[:-2]):
+            canvas.frame(box, style.line, 0.8)
+            return
+        planes = [np.atleast_2d(o[place]) for o in owners if o is not None]
+        rows, columns = planes[0].shape
+        steps = -(-rows // RASTER), -(-columns // RASTER)
+        counts = [max(1, int(o.max()) + 1) for o in owners if o is not None]
+        last = max(1, math.prod(counts) - 1)
+        for r in range(0, rows, steps[0]):
+            for c in range(0, columns, steps[1]):
+                values = [int(p[r, c]) for p in planes]
+                x, y = box[0] + box[2] * c / columns, box[1] + box[3] * r / rows
+                size = box[2] * min(steps[1], columns - c) / columns, box[3] * min(steps[0], rows - r) / rows
+                if min(values) < 0:
+                    several = -2 in values and -1 not in values
+                    canvas.box((x, y, *size), style.line if several else style.empty, style.card, 0.2)
                     continue
-                top, bottom = (a[-2], b[-2]) if len(self.shape) > 1 else (0, 1)
-                x, y = box[0] + box[2] * a[-1] / columns, box[1] + box[3] * top / rows
-                size = (box[2] * (b[-1] - a[-1]) / columns, box[3] * (bottom - top) / rows)
-                canvas.box((x, y, *size), style.owner(self.kind, i / max(1, len(low) - 1)), style.card, 0.5)
+                number = 0
+                for value, count in zip(values, counts, strict=True):
+                    number = number * count + value
+                canvas.box((x, y, *size), style.owner(self.kind, number / last), style.card, 0.2)
         canvas.frame(box, style.line, 0.8)
 
     # -------------------------------------------------------------------------------------------------- zoom
@@ -260,7 +282,7 @@ class _Card:
         width, height = grid.picture_size(rows, dims[-1], ZOOM, ZOOM)
         left = grid.label_width(rows, names) + 0.45
         at = ", ".join(f"{n}={v}" for c in corner if c is not None for n, v in c.index.items())
-        words = wrap(f"inside {at}", left + width - 0.3, SMALL)
+        words = wrap(f"inside {at or 'it'}", left + width - 0.3, SMALL)
         zoom = {"rows": rows, "columns": dims[-1], "names": names, "size": (width, height), "left": left}
         zoom |= {"corner": corner, "kind": level["kind"], "words": words, "width": left + width}
         return zoom | {"height": height + 0.15 * len(words)}

@@ -34,6 +34,7 @@ def trace(fn: Any, output: Sequence[int], *, array: str | None = None, theme: st
       that the read is for; arrays like `coords`), `low` and `high` (the box of all reads);
     - `loads`: copies that brought the data in: `source`, `target`, `storage`, `index` (values of the indices around the
       copy) and the source box of each in `low` and `high` (exclusive);
+    - `intermediate`: arrays among `reads` that the function itself makes, where the trace stops;
     - `exact`, and `notes` on what is not.
 
     Reads of on-chip arrays are followed back to the global ones. Raises `BindError` for an index outside the array.
@@ -73,6 +74,7 @@ def trace(fn: Any, output: Sequence[int], *, array: str | None = None, theme: st
         "writes": writes,
         "reads": {name: _reads(s, parts) for name, parts in chosen.items()},
         "loads": _loads(resolver),
+        "intermediate": _intermediate(s, buffer, chosen),
         "exact": exact and not resolver.found.notes,
         "notes": tuple(resolver.found.notes),
         "chunk": _block_chunk(s, buffer, writes),
@@ -171,6 +173,14 @@ def _loads(resolver: Resolver) -> list[dict[str, Any]]:
     return result
 
 
+def _intermediate(s: Subject, traced: ir.Buffer, chosen: dict[str, list[Any]]) -> tuple[str, ...]:
+    """Global arrays that the function declares, writes and reads on the way."""
+    params = {p.buffer for p in s.function.params}
+    buffers = [parts[0][0] for parts in chosen.values()]
+    made = [b for b in buffers if b.storage is ir.Storage.GLOBAL and b not in params and b is not traced]
+    return tuple(b.name for b in made)
+
+
 def _block_chunk(s: Subject, buffer: ir.Buffer, writes: Sequence[dict[str, Any]]) -> Any:
     """The box of the array that the element's block writes: what its chunk looks like."""
     if not writes:
@@ -257,5 +267,6 @@ def _text(data: dict[str, Any]) -> str:
         kind = "reads" if r["storage"] == "global" else f"reads from {r['storage']}"
         distinct = len(np.unique(r["coords"], axis=0))
         lines.append(f"{kind} {name}[{ranges(r['coords'])}]: {plural(distinct, 'element')}")
+    lines += [f'{n} is made by this function too: array="{n}" traces it' for n in data["intermediate"]]
     lines += [f"not exact: {note}" for note in data["notes"]]
     return "\n".join(lines)

@@ -113,7 +113,7 @@ class _Panel:
     def size(self, width: float) -> tuple[float, float]:
         rows, columns = self.plane()
         ratio = min(max(rows / columns, 0.1), 3.0)
-        width = min(width, HIGHEST / ratio)
+        width = min(width, HIGHEST / ratio, 0.5 * columns)
         return width, max(0.22, width * ratio)
 
     def plane(self) -> tuple[int, int]:
