@@ -40,7 +40,8 @@ def _croq_demo(name, reference):
         close = np.allclose(result, expected, rtol=1e-3)
         verdict = f"equal to NumPy within {worst:.1g}" if close else f"DIFFERS FROM NUMPY by {worst:.1g}"
     shapes = " x ".join(str(list(np.shape(a))) for a in arguments.values())
-    return f"{name:12} {function.program.target:5} {shapes} -> {list(result.shape)}  {verdict}"
+    arrow = f"{shapes} -> " if shapes else ""
+    return f"{name:12} {function.program.target:5} {arrow + str(list(result.shape)):40} {verdict}"
 """
 
 
@@ -69,7 +70,9 @@ def save_figures(cell: Any, number: int, folder: Path) -> list[Path]:
     for output in cell.get("outputs", []):
         data = output.get("data", {}).get("image/png")
         if data:
-            path = folder / f"cell-{number:02d}-figure-{len(written) + 1}.png"
+            title = output.data.get("text/plain", "").partition("\n")[0]
+            words = "-".join(re.findall(r"\w+", title)) if len(title) < 60 else ""
+            path = folder / f"cell-{number:02d}-{words or f'figure-{len(written) + 1}'}.png"
             path.write_bytes(base64.b64decode(data))
             written.append(path)
     return written
