@@ -216,6 +216,9 @@ ENDLESS = """
         "while": ir.While(ir.Binary(">=", b.at(x.buffer, p), b.const(0), BOOL), ()),
         "for": b.loop("i", 1 << 40, [b.store(x.buffer, (p,), ir.Binary("^", b.at(x.buffer, p), b.const(1), S32))]),
         "host": ir.While(ir.Binary(">=", b.at(x.buffer, b.const(0)), b.const(0), BOOL), ()),
+        "region": b.region(ir.Level.THREAD, {"t": 1 << 30}, [
+            b.loop("j", 10000, [b.store(x.buffer, (p,), ir.Binary("^", b.at(x.buffer, p), b.const(1), S32))])
+        ]),
     }[kind]
     launch = body if kind == "host" else b.launch("f", b.region(ir.Level.BLOCK, {"p": 4}, [body]))
     loaded = module.load(emit.emit_module([ir.Function("f", (x,), None, (launch,))]), "f")
@@ -232,7 +235,7 @@ ENDLESS = """
 """
 
 
-@pytest.mark.parametrize("kind", ["while", "for", "host"])
+@pytest.mark.parametrize("kind", ["while", "for", "host", "region"])
 def test_stop_button(kind: str) -> None:
     command = [sys.executable, "-c", textwrap.dedent(ENDLESS), kind]
     path = os.pathsep.join(["."] + [p for p in sys.path if p])

@@ -11,7 +11,7 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.visit import walk
 
 UNKNOWN_TRIPS = 256
-FOREIGN_CALL = 500
+FOREIGN_CALL = 1 << 13  # unknown: the stop flag is looked at between calls
 ENDLESS = 1 << 40  # a `while`: may run for any time
 
 

@@ -57,6 +57,7 @@ class KernelFunction(Statements):
         self.scratch_bytes = 0
         self._scratch: dict[int, int] = {}
         self._captured: dict[str, str] = {}  # C++ name -> declaration in the frame
+        self.instance = list(host.instance)  # loops of the host part belong to the place of a failure
 
     def emit(self) -> None:
         body = self.grid[-1].body

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,17 @@ def data_offset() -> int | None:
         if ctypes.c_void_p.from_address(id(array) + offset).value != array.ctypes.data:
             return None
     return offset
+
+
+@cache
+def _numpy_type(name: str) -> np.dtype[Any]:
+    try:
+        return np.dtype(name)
+    except TypeError:  # a type that ml_dtypes adds to NumPy
+        import ml_dtypes
+
+        added: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
+        return added
 
 
 class Launcher:
@@ -58,8 +69,8 @@ class Launcher:
 
     def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: np.ndarray | None = None) -> Any:
         """Runs the function. `values` has one entry per parameter: a C-contiguous array, a Python number, or a stream
-        handle; `result` is the array of zeros (of anything, with `fills_result`) that a returned span is written to. Returns a
-        returned scalar.
+        handle; `result` is the array of zeros (of anything, with `fills_result`) that a returned span is written to.
+        Returns a returned scalar.
 
         Raises `CheckError` for a failed check, `TargetError` without memory, KeyboardInterrupt when interrupted.
         """
@@ -68,7 +79,7 @@ class Launcher:
         scalar = None
         if self.entry.result is not None:
             if result is None:
-                result = scalar = np.zeros((), self.entry.result)
+                result = scalar = np.zeros((), _numpy_type(self.entry.result))
             arguments = (*values, result)
         else:
             arguments = tuple(values)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.structure import nested
@@ -21,6 +22,20 @@ def has_print(body: ir.Body | ir.Stmt) -> bool:
     return any(isinstance(node, ir.Print) for node in walk(body))
 
 
+@dataclasses.dataclass(frozen=True)
+class _Counted:
+    """A counting loop: the text of its end, its trips if constant, and the work of one iteration."""
+
+    var: ir.Var
+    start: ir.Expr
+    stop: str
+    step: int
+    trips: int | None
+    work: int
+    pragma: str = ""
+    breaks: bool = False
+
+
 class Loops(Guards):
     """Emits loops. `body` emits the statements inside."""
 
@@ -33,21 +48,26 @@ class Loops(Guards):
         raise NotImplementedError
 
     def loop(self, s: ir.For) -> None:
-        name, work = self.names.of(s.var), cost.body_cost(s.body)
         self.define(s.var)
-        count = cost.trips(s)
-        total = work * (cost.UNKNOWN_TRIPS**2 if count is None else count)
-        start, stop = self.expressions.index(s.start), self._bound(s.stop, name)
-        step = f"++{name}" if s.step == 1 else f"{name} += {s.step}"
+        breaks = any(isinstance(node, ir.Break) for node in nested(s.body))
+        pragma = self._pragma(s, cost.trips(s))
+        stop = self._bound(s.stop, self.names.of(s.var))
         self.instance.append(s.var)
-        pragma = self._pragma(s, count)
-        if total < UNPOLLED or s.kind is ir.LoopKind.UNROLL:
-            self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", s, pragma, poll=False)
-        elif work >= STRIP >> 8:
-            self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", s, pragma, poll=True)
-        else:
-            self._strips(s, name, start, stop, step, max(1, STRIP // work), pragma)
+        count = _Counted(s.var, s.start, stop, s.step, cost.trips(s), cost.body_cost(s.body), pragma, breaks)
+        self._counted(count, lambda: self.body(s.body), polled=s.kind is not ir.LoopKind.UNROLL)
         self.instance.pop()
+
+    def _counted(self, c: _Counted, body: Callable[[], None], polled: bool = True) -> None:
+        """A loop that looks at the stop flag if it may run for more than about a millisecond."""
+        name, start, stop = self.names.of(c.var), self.expressions.index(c.start), c.stop
+        total = c.work * (UNPOLLED if c.trips is None else c.trips)
+        step = f"++{name}" if c.step == 1 else f"{name} += {c.step}"
+        if not polled or total < UNPOLLED:
+            self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", c, body, poll=False)
+        elif c.work >= STRIP >> 8:
+            self._simple_loop(f"for ({INDEX} {name} = {start}; {name} < {stop}; {step})", c, body, poll=True)
+        else:
+            self._strips(c, name, start, step, body)
 
     def _bound(self, stop: ir.Expr, name: str) -> str:
         """Text of a loop's end, evaluated once when it might change."""
@@ -69,31 +89,30 @@ class Loops(Guards):
             return "#pragma GCC ivdep"
         return ""
 
-    def _simple_loop(self, head: str, s: ir.For, pragma: str, poll: bool) -> None:
-        if pragma:
-            self.line(pragma)
+    def _simple_loop(self, head: str, c: _Counted, body: Callable[[], None], poll: bool) -> None:
+        if c.pragma:
+            self.line(c.pragma)
         self._loops.append("")
         with self.block(head):
             if poll:
                 self.line(f"if (croq_stop(lane)) {self.leave}")
-            self.body(s.body)
+            body()
         self._loops.pop()
 
-    def _strips(self, s: ir.For, name: str, start: str, stop: str, step: str, strip: int, pragma: str) -> None:
+    def _strips(self, c: _Counted, name: str, start: str, step: str, body: Callable[[], None]) -> None:
         """A long loop with a small body: the stop flag is looked at between strips, which stay vectorisable."""
         outer, end, label = (self.names.fresh(f"{name}_{word}") for word in ("strip", "stop", "done"))
-        breaks = any(isinstance(node, ir.Break) for node in nested(s.body))
-        length = strip * s.step
-        with self.block(f"for ({INDEX} {outer} = {start}; {outer} < {stop}; {outer} += {length})"):
+        length = max(1, STRIP // max(1, c.work)) * c.step
+        with self.block(f"for ({INDEX} {outer} = {start}; {outer} < {c.stop}; {outer} += {length})"):
             self.line(f"if (croq_stop(lane)) {self.leave}")
-            self.line(f"const {INDEX} {end} = croq_min<{INDEX}>({stop}, {outer} + {length});")
-            if pragma:
-                self.line(pragma)
-            self._loops.append(label if breaks else "")
+            self.line(f"const {INDEX} {end} = croq_min<{INDEX}>({c.stop}, {outer} + {length});")
+            if c.pragma:
+                self.line(c.pragma)
+            self._loops.append(label if c.breaks else "")
             with self.block(f"for ({INDEX} {name} = {outer}; {name} < {end}; {step})"):
-                self.body(s.body)
+                body()
             self._loops.pop()
-        if breaks:
+        if c.breaks:
             self.label(f"{label}:;")
 
     def while_loop(self, s: ir.While) -> None:
@@ -135,20 +154,24 @@ class Loops(Guards):
         """All instances of an inner region, one after the other; the last index varies fastest, as arrays do."""
         for var in s.indices:
             self.define(var)
-        pairs = list(zip(s.indices, s.extents, strict=True))
+        axes = list(zip(s.indices, s.extents, strict=True))
         if has_print(s.body):
-            pairs.reverse()  # the language orders prints by the linear index, whose first index is the fastest
-        heads = []
-        for var, extent in pairs:
-            name = self.names.of(var)
-            if integers.value(extent) == 1:
-                heads.append(f"const {INDEX} {name} = 0;")
-            else:
-                heads.append(f"for ({INDEX} {name} = 0; {name} < {self.expressions.index(extent)}; ++{name})")
-        loops = [head for head in heads if head.startswith("for")]
-        constants = [head for head in heads if not head.startswith("for")]
-        with self.nest(loops or [""]):
-            for constant in constants:
-                self.line(constant)
+            axes.reverse()  # the language orders prints by the linear index, whose first index is the fastest
+        # The name of an index with extent 1 must end with the region: another region may have it too.
+        with self.nest([""] if not axes or integers.value(axes[0][1]) == 1 else []):
+            self._axes(s, axes, cost.body_cost(s.body))
+
+    def _axes(self, s: ir.Region, axes: list[tuple[ir.Var, ir.Expr]], work: int) -> None:
+        if not axes:
             with self.an_instance(s):
                 self.body(s.body)
+            return
+        (var, extent), rest = axes[0], axes[1:]
+        count = integers.value(extent)
+        if count == 1:
+            self.line(f"const {INDEX} {self.names.of(var)} = 0;")
+            self._axes(s, rest, work)
+            return
+        inner = work * cost.elements(tuple(e for _, e in rest))
+        stop = self._bound(extent, self.names.of(var))
+        self._counted(_Counted(var, integers.ZERO, stop, 1, count, inner), lambda: self._axes(s, rest, work))
