@@ -14,7 +14,7 @@ import dataclasses
 import enum
 from collections.abc import Iterable, Mapping
 
-from croq_magic.compiler import integers, ir
+from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.facts import Facts, conjunction, depends_on_run, may_wrap, names_in
 from croq_magic.compiler.presburger import Problem
 from croq_magic.compiler.types import BOOL
@@ -295,12 +295,12 @@ def _names_with_bounds(e: ir.Expr) -> set[str]:
 
 
 def _evaluate(e: ir.Expr, values: Mapping[str, int]) -> int | None:
-    mapping: dict[ir.Var, ir.Expr] = {
-        node: integers.constant(values[node.name])
-        for node in walk(e)
-        if isinstance(node, ir.Var) and node.name in values
-    }
-    return integers.value(substitute(e, mapping))
+    names = list(values)
+    try:
+        (found,) = evaluate.function((e,), names)(*values.values())
+    except (ValueError, ZeroDivisionError):
+        return None
+    return int(found)
 
 
 # ------------------------------------------------------------------------------------------------- requirements

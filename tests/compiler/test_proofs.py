@@ -25,7 +25,7 @@ POINTS = list(points(VARIABLES))
 PROVEN, DISPROVEN, UNKNOWN = Outcome.PROVEN, Outcome.DISPROVEN, Outcome.UNKNOWN
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(expressions(VARIABLES), st.integers(1, 12))
 def test_unguarded(e: ir.Expr, size: int) -> None:
     verdict = judge(e, const(size), Facts())
@@ -40,7 +40,7 @@ def test_unguarded(e: ir.Expr, size: int) -> None:
             assert evaluate(e, verdict.witness) == verdict.reached
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(expressions(VARIABLES, depth=2), conditions(VARIABLES), st.booleans(), st.integers(1, 12))
 def test_guarded(e: ir.Expr, condition: ir.Expr, truth: bool, size: int) -> None:
     verdict = judge(e, const(size), Facts().assume(condition, truth))
@@ -56,7 +56,7 @@ M = dim("M")
 LANE = ir.Var("lane", S32, ir.Role.REGION, ir.Const(0), M)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(expressions((P, M, LANE), depth=2), conditions((P, M, LANE)), st.integers(0, 2))
 def test_symbolic(e: ir.Expr, condition: ir.Expr, extra: int) -> None:
     size = integers.add(M, const(extra))
@@ -205,7 +205,7 @@ def test_what_is_needed_of_parameters() -> None:
     assert needs(n, 8, around) == "(m <= 0 || n >= 0) && (m <= 0 || -n + 7 >= 0)"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(expressions((P, Q, var("n", -20, 20, ir.Role.PARAM)), depth=2), st.integers(1, 9))
 def test_requirements_are_exact(e: ir.Expr, size: int) -> None:
     n = ir.Var("n", S32, ir.Role.PARAM)
@@ -217,7 +217,7 @@ def test_requirements_are_exact(e: ir.Expr, size: int) -> None:
             assert bool(evaluate(condition, {"n": value})) is inside
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(conditions(VARIABLES), conditions(VARIABLES))
 def test_decisions(condition: ir.Expr, known: ir.Expr) -> None:
     found = {bool(evaluate(condition, point)) for point in POINTS if evaluate(known, point)}

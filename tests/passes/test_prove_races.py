@@ -132,7 +132,7 @@ def combined(factors: tuple[int, int, int, int]) -> ir.Expr:
     return integers.add(integers.add(terms[0], terms[1]), integers.add(terms[2], const(d)))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(FACTORS, FACTORS, st.sampled_from([ir.Storage.GLOBAL, ir.Storage.SHARED]), st.integers(0, 4))
 def test_against_enumeration(
     write: tuple[int, int, int, int], read: tuple[int, int, int, int], storage: ir.Storage, limit: int
