@@ -76,6 +76,13 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     functions: dict[str, Function] = {}
     for tree in () if macros_failed else trees:  # a macro that is wrong leaves names behind that nobody wrote
         name = tree.name.text
+        if tree.is_device:
+            report.error(
+                "UNS01",
+                "`__co_device__` functions in tileflow syntax are not supported by this version yet",
+                tree.name.span,
+            )
+            continue
         if name in functions:
             report.error(
                 "UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span

@@ -31,6 +31,18 @@ def call_statement(c: Checker, s: syntax.CallStmt) -> None:
     call_into(c, s.call, None)
 
 
+def as_call(c: Checker, e: syntax.Expr) -> syntax.CallLike | None:
+    """`e` as a call, if it is one: `x = hw_read(3)` reads like an element of `hw_read` until the name is known."""
+    if isinstance(e, syntax.CallLike):
+        return e
+    if not isinstance(e, syntax.Pick) or not isinstance(e.base, syntax.NameRef) or c.find(e.base.text) is not None:
+        return None
+    if not any(e.base.text.startswith(prefix) for prefix in c.prefixes):
+        return None
+    name = syntax.Name(e.base.span, e.base.text)
+    return syntax.IntrinsicCall(e.span, syntax.QName(name.span, (name,)), (e.index,))
+
+
 def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
     """A call as a statement or as the whole right-hand side; `result` gets its value."""
     if isinstance(e, syntax.AtomicCall):

@@ -108,6 +108,7 @@ class Checker:
         self.params: dict[ir.Buffer, syntax.Param] = {}
         self.prefixes = list(unit.prefixes)
         self.namespaces = list(unit.namespaces)
+        self.unbounded: set[ir.Expr] = set()  # extents written `??`
         self.fragments: list[FragmentValue] = []
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to
@@ -137,6 +138,16 @@ class Checker:
     @property
     def depth(self) -> int:
         return len(self.nest)
+
+    def require_bounded(self, e: ir.Expr, span: Span) -> None:
+        """DYN04: an extent written `??` is no number to compute with."""
+        if self.unbounded and any(var in self.unbounded for var in free_variables(e)):
+            self.fail(
+                "DYN04",
+                "the extent is not known even at run time",
+                span,
+                "name it, or write `?` for an extent of the argument",
+            )
 
     def thread_indices(self) -> set[ir.Expr]:
         """Indices of the levels inside a block, as far as the program tells before levels are mapped."""

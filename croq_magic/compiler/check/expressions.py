@@ -397,7 +397,10 @@ def _(e: syntax.Pick, c: Checker) -> Value:
         items = tuple(Scalar(item, S32) for item in found)
     if not 0 <= k < len(items):
         c.fail("SHP07", f"dimension {k} does not exist, rank is {len(items)}", e.index.span)
-    return items[k]
+    picked = items[k]
+    if isinstance(picked, Scalar):
+        c.require_bounded(picked.expr, e.span)
+    return picked
 
 
 @_evaluate.register
@@ -426,7 +429,9 @@ def _(e: syntax.Count, c: Checker) -> Value:
         extents = shapes.items_of(value)
     if extents is None:
         return Scalar(integer(c, e.operand, "a count"), S32)
-    return Scalar(integers.product(extents), S32)
+    count = integers.product(extents)
+    c.require_bounded(count, e.span)
+    return Scalar(count, S32)
 
 
 @_evaluate.register

@@ -110,11 +110,11 @@ def _param_extents(
             assert dim.symbol is not None
             extents.append(dims[dim.symbol])
         elif dim.kind in ("any", "unbounded"):
-            if dim.kind == "unbounded":
-                if not is_global:
-                    c.fail("DYN03", "an unbounded extent needs a `global` parameter", dim.span)
-                c.unsupported("`??`", dim.span)
+            if dim.kind == "unbounded" and not is_global:
+                c.fail("DYN03", "an unbounded extent needs a `global` parameter", dim.span)
             var = ir.Var(c.fresh(f"{name}_{position}"), S32, ir.Role.DIM, integers.ONE, None)
+            if dim.kind == "unbounded":
+                c.unbounded.add(var)
             dims[var.name] = var
             extents.append(var)
         else:

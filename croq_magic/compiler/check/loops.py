@@ -99,6 +99,7 @@ def _extent(c: Checker, value: Value, span: Span) -> ir.Expr:
 
 def _checked(c: Checker, extent: ir.Expr, dimension: int, span: Span) -> ir.Expr:
     """Bounds may be mutable and are evaluated once; constants must be positive."""
+    c.require_bounded(extent, span)
     number = integers.value(extent)
     if number is not None and number < 1:
         detail = f" ({span.text})" if not span.text.isdigit() else ""
@@ -292,12 +293,13 @@ def while_(c: Checker, s: syntax.While) -> None:
 
 
 def if_(c: Checker, s: syntax.If) -> None:
-    if isinstance(s.condition, syntax.CallLike):
-        from croq_magic.compiler.check import calls
+    from croq_magic.compiler.check import calls
 
+    call = calls.as_call(c, s.condition)
+    if call is not None:
         var = ir.Var(c.fresh("test"), S32, ir.Role.MUTABLE)
         c.emit(ir.Let(var, None, span=s.span))
-        calls.call_into(c, s.condition, var)
+        calls.call_into(c, call, var)
         test: ir.Expr = ir.Binary("!=", var, ir.Const(0), BOOL)
     else:
         test = condition(c, s.condition)

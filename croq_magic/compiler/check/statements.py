@@ -6,7 +6,18 @@ import functools
 from collections.abc import Callable
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check import calls, events, handles, loops, parallel, shapes, storage, tensor, transfers
+from croq_magic.compiler.check import (
+    calls,
+    escapes,
+    events,
+    handles,
+    loops,
+    parallel,
+    shapes,
+    storage,
+    tensor,
+    transfers,
+)
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.conversions import (
     as_scalar,
@@ -70,16 +81,9 @@ def body(c: Checker, s: syntax.Stmt, kind: str) -> ir.Body:
     return tuple(statements)
 
 
-_UNSUPPORTED: dict[type[syntax.Stmt], str] = {
-    syntax.MapView: "`.map`",
-    syntax.CppEscape: "`__cpp__`",
-    syntax.Asm: "inline assembly",
-}
-
-
 @functools.singledispatch
 def _check(s: syntax.Stmt, c: Checker) -> None:
-    c.unsupported(_UNSUPPORTED.get(type(s), "this statement"), s.span)
+    c.unsupported("`.map`" if isinstance(s, syntax.MapView) else "this statement", s.span)
 
 
 def _register(cls: type[syntax.Stmt], function: Callable[[Checker, syntax.Stmt], None]) -> None:
@@ -102,6 +106,8 @@ _register(syntax.Dma, transfers.dma)  # type: ignore[arg-type]
 _register(syntax.Placeholder, handles.placeholder)  # type: ignore[arg-type]
 _register(syntax.Swap, handles.swap)  # type: ignore[arg-type]
 _register(syntax.Rotate, handles.rotate)  # type: ignore[arg-type]
+_register(syntax.CppEscape, escapes.cpp)  # type: ignore[arg-type]
+_register(syntax.Asm, escapes.asm)  # type: ignore[arg-type]
 _register(syntax.EventDecl, events.declaration)  # type: ignore[arg-type]
 _register(syntax.Trigger, events.trigger)  # type: ignore[arg-type]
 _register(syntax.FragDecl, tensor.fragment_declaration)  # type: ignore[arg-type]
@@ -214,7 +220,8 @@ def _scalar_item(c: Checker, s: syntax.ScalarDecl, item: syntax.ScalarItem) -> N
             c.fail("TYP02", f"`{word}` needs an initialiser", name.span, f"`{word} {name.text} = 0;`")
         define(c, name, None, BY_NAME[word], mutable=True, span=s.span)
         return
-    if isinstance(item.value, syntax.CallLike):
+    call = calls.as_call(c, item.value)
+    if call is not None:
         if word is None or (word in _CONTROL and not s.mutable):
             c.fail(
                 "CAL04",
@@ -224,7 +231,7 @@ def _scalar_item(c: Checker, s: syntax.ScalarDecl, item: syntax.ScalarItem) -> N
             )
         var = ir.Var(c.fresh(name.text), BY_NAME[word], ir.Role.MUTABLE)
         c.emit(ir.Let(var, None, span=s.span))
-        calls.call_into(c, item.value, var)
+        calls.call_into(c, call, var)
         c.declare(name, variable(var, c))
         return
     value = evaluate(c, item.value)
@@ -348,7 +355,8 @@ def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> No
             )
         _assign_scalar(c, s, symbol)
         return
-    if isinstance(s.value, syntax.CallLike):
+    call = calls.as_call(c, s.value)
+    if call is not None:
         if symbol is None or not (isinstance(symbol.value, Scalar) and symbol.value.var):
             c.fail(
                 "CAL04",
@@ -358,7 +366,7 @@ def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> No
             )
         var = symbol.value.var
         _check_outer(c, symbol, s.span)
-        calls.call_into(c, s.value, var)
+        calls.call_into(c, call, var)
         return
     if symbol is not None and isinstance(symbol.value, Scalar) and symbol.value.var is not None:
         _assign_scalar(c, s, symbol)
@@ -465,12 +473,13 @@ def _store(c: Checker, s: syntax.Assign, target: syntax.ElemRef) -> None:
     dtype = value.dtype
     storage.check_local_owner(c, value, s.span)
     storage.mark_written(c, value.view, s.span)
-    if isinstance(s.value, syntax.CallLike):
+    call = calls.as_call(c, s.value)
+    if call is not None:
         if s.op != "=":
             c.fail("CAL06", "a call is not an operand", s.value.span, "bind the result first")
         var = ir.Var(c.fresh("result"), dtype, ir.Role.MUTABLE)
         c.emit(ir.Let(var, None, span=s.span))
-        calls.call_into(c, s.value, var)
+        calls.call_into(c, call, var)
         c.emit(ir.Store(value.view, index, var, span=s.span))
         return
     right = scalar(c, s.value)

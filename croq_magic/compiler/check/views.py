@@ -76,6 +76,7 @@ def _(op: syntax.ChunkAt, c: Checker, parent: ir.View, name: str) -> ir.View:
             counts = ", ".join("4" if i == dimension else "1" for i in range(parent.rank))
             places = ", ".join(span.text if i == dimension else "0" for i in range(parent.rank))
             c.fail("VEW04", f"`{span.text}` has no extent", span, f"`{name}.chunk({counts}).at({places})`")
+        c.require_bounded(extent, span)
         chunk = _chunk_extent(c, extent, value.extent, dimension, span, name)
         origin.append(integers.mul(value.value, chunk))
         extents.append(chunk)
