@@ -7,6 +7,8 @@ import re
 
 from croq_magic.errors import CompileError
 
+ABOUT_NAMES = ("NAM", "CAL", "CXX")  # diagnostics that an unknown name can cause
+
 
 class CellIndex:
     """Which cell last defined which function or macro, so that an unknown name can be explained."""
@@ -29,7 +31,7 @@ class CellIndex:
         for diagnostic in error.diagnostics:
             words = [*re.findall(r"[`'‘](\w+)", diagnostic.message), diagnostic.span.text.strip()]
             word = next((w for w in words if w in self._places and w not in own), None)
-            if word is not None and diagnostic.severity == "error":
+            if word is not None and diagnostic.code.startswith(ABOUT_NAMES):
                 note = Note(f"`{word}` is defined in cell In[{self._places[word]}]; each cell is compiled on its own")
                 diagnostic = dataclasses.replace(diagnostic, notes=(*diagnostic.notes, note))
             explained.append(diagnostic)

@@ -76,11 +76,14 @@ class CroqtileMagics(Magics):
         source = self._source(text)
         names = self._cells.learn(source.text, self._cell_number())
         clock = Clock()
-        program = clock.time("compiled", self._compile, source, settings, names)
-        self._warn(program, settings)
-        self.shell.push(dict(program.functions))
-        self._emit(program, settings)
-        value = self._run(program, settings, clock)
+        try:
+            program = clock.time("compiled", self._compile, source, settings)
+            self._warn(program, settings)
+            self.shell.push(dict(program.functions))
+            self._emit(program, settings)
+            value = self._run(program, settings, clock)
+        except CompileError as error:  # of the compiler, or of the target's when extents become known
+            raise self._cells.explain(error, names) from None
         if settings.time:
             print(clock)
         return value
@@ -113,7 +116,7 @@ class CroqtileMagics(Magics):
         """The n of `In[n]`; the shell's own counter already stands at the next cell, or not, by version."""
         return len(getattr(self.shell.history_manager, "input_hist_raw", [""])) - 1
 
-    def _compile(self, source: Source, settings: argparse.Namespace, names: set[str]) -> Program:
+    def _compile(self, source: Source, settings: argparse.Namespace) -> Program:
         from croq_magic import program
 
         defines = {
@@ -123,10 +126,7 @@ class CroqtileMagics(Magics):
         key = (source.text, source.first_line, settings.target, settings.checks, *sorted(defines.items()))
         found = self._programs.pop(key, None)
         if found is None:
-            try:
-                found = program.compile(source, settings.target, None, defines, settings.checks)
-            except CompileError as error:
-                raise self._cells.explain(error, names) from None
+            found = program.compile(source, settings.target, None, defines, settings.checks)
         self._programs[key] = found  # the most recently used is the last
         while len(self._programs) > KEPT_PROGRAMS:
             del self._programs[next(iter(self._programs))]

@@ -229,6 +229,26 @@ def test_what_another_cell_defines_is_unknown_and_explained(run: Any, shell: Int
         run("--no-run", ADD.replace("[8]", "[WIDTH]"))
 
 
+def test_device_functions_of_another_cell_are_explained_too(run: Any) -> None:
+    run("--no-run -t cpu", "__device__ void twice(int* x) { x[0] *= 2; }\n" + ADD)
+    caller = """__co__ void f(s32 [M]& v) {
+  parallel p by 1 { t = dma.copy v => shared; call twice(t.data); dma.copy t => v; }
+}"""
+    with pytest.raises(croq.CompileError, match=r"`twice` is defined in cell In\[1\]"):
+        run("-t cpu -b v=np.zeros(4,np.int32)", caller)
+
+
+def test_a_whole_program_defines_its_functions(shell: InteractiveShell, run: Any) -> None:
+    host = """int main() {
+  auto a = choreo::make_spandata<choreo::s32>(4, 8);
+  auto res = add(a.view(), a.view());
+  std::cout << "Test Passed\\n" << std::endl;
+}
+"""
+    out = run("", "#include <iostream>\n" + ADD + host)
+    np.testing.assert_array_equal(out, shell.user_ns["lhs"] + 5)
+
+
 def test_show_draws_figures(shell: InteractiveShell, run: Any, monkeypatch: Any) -> None:
     shown: list[Any] = []
     monkeypatch.setattr("IPython.display.display", shown.append)
