@@ -15,7 +15,7 @@ from croq_magic.compiler.relation import NOBODY, SEVERAL, Factor, Relation
 from croq_magic.viz import theme as themes
 from croq_magic.viz.figure import Diagram
 from croq_magic.viz.subject import COARSE, FINE, Level, Subject, linear_weights, subject
-from croq_magic.viz.words import instances_text, level_text
+from croq_magic.viz.words import instances_text, level_text, plural
 
 LISTED = 1 << 16  # chunks that `data` lists one by one
 MAPPED = 1 << 18  # elements of an array up to which `data` maps each to its owner
@@ -29,8 +29,10 @@ def tiling(fn: Any, *, theme: str = "auto", **sizes: Any) -> Diagram:
     - `shape`, `dtype`, `storage`, and `use`, what the function does with the array;
     - `levels`, coarse to fine: `kind` (block, group, thread, iteration), the `indices` that choose a chunk (all of the
       levels before included); `sharing`, per kind the other indices, with extents, whose instances touch the same
-      chunk; `grid` (chunks per dimension), `chunk` (extents of one), `count`, `ragged`, `dense`; and one row per chunk
-      in `low` and `high` (exclusive), with the indices' values in `index` (None for more than 65,536 chunks);
+      chunk; `grid` (chunks per dimension), `chunk` (extents of one), `count`, `ragged`, `dense`; `several`, the number
+      of elements that lie in several chunks; and one row per chunk in `low` and `high` (exclusive), with the indices'
+      values in `index` (None for more than 65,536 chunks);
+    - `nobody`: the number of elements that the function leaves alone;
     - `instances`: how many there are of an on-chip array (one per block or thread), 1 for global ones;
     - `owner`: for `block` and `thread` the linear id per element (-1: nobody, -2: several), and the same for each
       single index (None for arrays of more than 262,144 elements);
@@ -95,6 +97,12 @@ def _array(s: Subject, buffer: ir.Buffer, group: Sequence[Access]) -> dict[str, 
             levels.append(_level(relations, level, tuple(fixed)))
         if level.sharing:
             levels[-1]["sharing"].setdefault(level.kind, {}).update(level.sharing)
+    owner = _owners(relations, fixed)
+    for level_data in levels:
+        maps = [owner[name] for name in level_data["indices"]]
+        known = bool(maps) and not any(m is None for m in maps)
+        level_data["several"] = int(np.any([m == SEVERAL for m in maps], axis=0).sum()) if known else None
+    some = next((m for m in owner.values() if m is not None), None)
     return {
         "shape": first.shape,
         "dtype": buffer.dtype.name,
@@ -102,7 +110,8 @@ def _array(s: Subject, buffer: ir.Buffer, group: Sequence[Access]) -> dict[str, 
         "use": _use(group[0]),
         "instances": math.prod(s.extents((axis.stop,))[0] for axis in s.apart(buffer).values()),
         "levels": levels,
-        "owner": _owners(relations, fixed),
+        "owner": owner,
+        "nobody": None if some is None else int((some == NOBODY).sum()),
         "exact": all(r.exact for r in relations),
         "notes": tuple(dict.fromkeys(note for r in relations for note in r.notes)),
     }
@@ -251,5 +260,7 @@ def _text(data: dict[str, Any]) -> str:
         lines += [f"  {level_text(level, i, a['levels'])}" for i, level in enumerate(a["levels"])]
         if not a["levels"]:
             lines.append("  not cut")
+        if a["nobody"]:
+            lines.append(f"  {plural(a['nobody'], 'element')} left alone")
         lines += [f"  not exact: {note}" for note in a["notes"]]
     return "\n".join(lines)

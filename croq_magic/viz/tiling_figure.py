@@ -13,7 +13,7 @@ from croq_magic.viz import grid
 from croq_magic.viz.canvas import Box, Canvas, text_width, wrap
 from croq_magic.viz.grid import Cell
 from croq_magic.viz.theme import NORMAL, RGB, SMALL, TITLE, Theme
-from croq_magic.viz.words import instances_text, level_text, own_indices
+from croq_magic.viz.words import instances_text, level_text, own_indices, plural
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -100,7 +100,7 @@ class _Card:
 
     @property
     def rows(self) -> list[Cell]:
-        return self.dims[-2] if len(self.dims) > 1 else [Cell(0, 1, {}, 0, 0.0, max(1.0, grid.total(self.columns) / 8))]
+        return self.dims[-2] if len(self.dims) > 1 else [Cell(0, 1, {}, 0, 0.0, grid.total(self.columns) / 8)]
 
     @property
     def columns(self) -> list[Cell]:
@@ -140,6 +140,8 @@ class _Card:
     def _notes(self) -> list[str]:
         lines = [f"{self.a['storage']}, {self.a['use']}{instances_text(self.a)}"]
         lines += [level_text(level, i, self.levels) for i, level in enumerate(self.levels)]
+        if self.a["nobody"]:
+            lines.append(f"{plural(self.a['nobody'], 'element')} left alone")
         return lines + [f"not exact: {note}" for note in self.a["notes"]]
 
     # ----------------------------------------------------------------------------------------------- drawing
@@ -276,7 +278,7 @@ class _Card:
         bounds = [(c.low, c.high) for c in corner if c is not None]
         dims = [self._cells(d, self.over + 1, *b) for d, b in enumerate(bounds)]
         names = [n for n in level["indices"] if n not in self.names]
-        rows = dims[-2] if len(dims) > 1 else [Cell(0, 1, {}, 0, 0.0, max(1.0, grid.total(dims[-1]) / 6))]
+        rows = dims[-2] if len(dims) > 1 else [Cell(0, 1, {}, 0, 0.0, grid.total(dims[-1]) / 6)]
         if len(rows) * len(dims[-1]) == 1:
             return None
         width, height = grid.picture_size(rows, dims[-1], ZOOM, ZOOM)
@@ -298,7 +300,8 @@ class _Card:
         width, height = zoom["size"]
         target = (right + zoom["left"], box[1], width, height)
         canvas.frame(source, style.accent, 1.3)
-        start, stop = source[0] + source[2], target[0] - 0.02
+        labels = grid.label_width(zoom["rows"], zoom["names"]) if len(corner) > 1 else 0.02
+        start, stop = source[0] + source[2], target[0] - labels
         canvas.line([(start, source[1]), (stop, target[1])], style.accent, 0.7, "dotted")
         canvas.line([(start, source[1] + source[3]), (stop, target[1] + height)], style.accent, 0.7, "dotted")
         names = zoom["names"]

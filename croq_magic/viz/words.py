@@ -28,6 +28,8 @@ def level_text(level: dict[str, Any], i: int, levels: Sequence[dict[str, Any]]) 
     else:
         text = f"{count} {'chunk' if level['count'] == 1 else 'chunks'} of {size}"
         text += "" if level["dense"] else ", with gaps"
+    if level["several"]:
+        text += f", {plural(level['several'], 'element')} in several"
     if level["sharing"]:
         text += ", each " + sharing_text(level)
     return f"{level['kind']} {own}: {text}"

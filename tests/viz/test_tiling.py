@@ -116,6 +116,7 @@ def stencil() -> ir.Function:
 def test_halos_belong_to_several_and_the_rest_to_nobody() -> None:
     x = viz.tiling(stencil()).data["arrays"]["x"]
     assert x["owner"]["block"].tolist() == [0, 0, 0, 0, -2, -2, 1, 1, 1, 1, -1, -1]
+    assert (x["nobody"], x["levels"][0]["several"]) == (2, 2)
     assert x["levels"][0]["chunk"] == (6,)
     assert x["levels"][0]["low"][:, 0].tolist() == [0, 4]
 
