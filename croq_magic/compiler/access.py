@@ -1,6 +1,6 @@
 """Every access of a program with its iteration domain and its index map: what diagrams, traces and counts stand on.
 
-`collect` lists them without evaluating anything; `relation.py` evaluates one over its domain.
+`collect` lists them without evaluating anything; `domain.py` evaluates one over its domain.
 An access happens once for each value of its `axes`: the indices of the enclosing regions and loops, outermost first,
 then, for accesses of whole views, the coordinates of the view's elements. Element coordinates get names of their own,
 so a variable name stands for one axis in the whole function.

@@ -7,7 +7,10 @@ from typing import Any
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.access import Access, Accesses, Axis, collect
-from croq_magic.compiler.relation import Relation, relation
+from croq_magic.compiler.domain import relation
+from croq_magic.compiler.evaluate import free_variables
+from croq_magic.compiler.relation import Relation
+from croq_magic.compiler.visit import walk
 from croq_magic.errors import BindError
 
 COARSE = (ir.Level.DEVICE, ir.Level.CLUSTER, ir.Level.BLOCK)
@@ -124,11 +127,16 @@ def subject(fn: Any, given: dict[str, Any]) -> Subject:
         if param is not None and param.kind == "span":
             _shape(function, param, _shape_of(value, name), put)
         elif name in dims or (param is not None and param.kind == "scalar"):
-            put(name, value if isinstance(value, float) else int(value), f"{name}=")
+            put(name, getattr(value, "item", lambda v=value: v)(), f"{name}=")
         else:
             known = ", ".join([*params, *sorted(dims)])
             raise BindError(f"{function.name} has no parameter or dimension {name!r} (it has {known})")
     missing = sorted(dims - set(values))
+    needed = [name for name in _deciding_scalars(function) if name not in values]
+    if needed and not missing:
+        raise BindError(
+            f"the extents in {function.name} depend on scalars: give {', '.join(f'{n}=...' for n in needed)}"
+        )
     if missing:
         example = ", ".join(f"{name}=..." for name in missing)
         raise BindError(
@@ -136,6 +144,18 @@ def subject(fn: Any, given: dict[str, Any]) -> Subject:
             f"({', '.join(f'{p.name}={p.name}' for p in function.params if p.kind == 'span')})"
         )
     return Subject(function, values, collect(function))
+
+
+def _deciding_scalars(function: ir.Function) -> list[str]:
+    """Scalar parameters that extents of arrays or regions depend on."""
+    scalars = {p.name for p in function.params if p.kind == "scalar"}
+    extents: list[ir.Expr] = []
+    for node in walk(function.body):
+        if isinstance(node, ir.Declare):
+            extents += node.buffer.shape
+        elif isinstance(node, ir.Region):
+            extents += node.extents
+    return [name for name in free_variables(extents) if name in scalars]
 
 
 def _shape_of(value: Any, name: str) -> tuple[int, ...]:

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter, defaultdict
+from fractions import Fraction
 
 import ir_builders as build
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.access import Access, Mode, collect
-from croq_magic.compiler.relation import NOBODY, SEVERAL, relation
+from croq_magic.compiler.domain import relation
+from croq_magic.compiler.relation import NOBODY, SEVERAL
 from croq_magic.compiler.types import BOOL, S32
 
 REGION = ir.Role.REGION
@@ -147,6 +152,22 @@ def test_conditions_may_join_axes(exits: bool) -> None:
     assert touched(find(guarded(condition, exits), "output", Mode.WRITE)) == expected
 
 
+def test_guards_of_two_dimensions_do_not_tie_them_together() -> None:
+    """`if (i >= 100 || j >= 70) yield;` on a grid of 16 by 16 tiles that sticks out on both sides."""
+    out = build.buffer("output", (100, 70))
+    names = {"px": 7, "py": 5, "qx": 16, "qy": 16}
+    px, py, qx, qy = (build.index(name, n, REGION) for name, n in names.items())
+    row, column = build.compose(px, qx, 16), build.compose(py, qy, 16)
+    outside = [ir.Binary(">=", v, ir.Const(n), BOOL) for v, n in ((row, 100), (column, 70))]
+    leave = ir.If(ir.Binary("||", *outside, BOOL), (ir.Yield(),))
+    threads = build.region(build.THREAD, {"qx": 16, "qy": 16}, [leave, build.store(out, (row, column), build.const(1))])
+    kernel = build.region(build.BLOCK, {"px": 7, "py": 5}, [threads])
+    f = build.returning("fill", (), out, [build.launch("fill", kernel)])
+    r = relation(find(f, "output", Mode.WRITE), {})
+    assert touched(r.access) == Counter(itertools.product(range(100), range(70)))
+    assert sorted(len(factor.coords) for factor in r.factors) == [1, 1]
+
+
 def test_a_loop_whose_bounds_move_with_an_outer_index() -> None:
     """`foreach i` from p to 2p+1 in steps of 2."""
     out = build.buffer("output", (6, 12))
@@ -224,6 +245,61 @@ def test_a_transposed_copy_links_each_element_to_its_source() -> None:
     from croq_magic.compiler import numeric
 
     assert [numeric.value(c, point) for c in read.coords] == [2, 4]
+
+
+AFFINE = st.tuples(st.integers(-2, 3), st.integers(0, 3), st.integers(-1, 2), st.integers(0, 6))
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    extents=st.tuples(*[st.integers(1, 4)] * 3),
+    rows=AFFINE,
+    columns=AFFINE,
+    bound=AFFINE,
+    divisor=st.integers(1, 4),
+)
+def test_any_affine_access_under_a_condition(
+    extents: tuple[int, ...], rows: tuple[int, ...], columns: tuple[int, ...], bound: tuple[int, ...], divisor: int
+) -> None:
+    """`if (bound >= 0) output[rows, columns / divisor] = 1` in a block, thread and loop index."""
+    names = ("p", "t", "i")
+    variables = [build.index(n, e, REGION if n != "i" else ir.Role.LOOP) for n, e in zip(names, extents, strict=True)]
+
+    def linear(factors: tuple[int, ...]) -> ir.Expr:
+        e = build.const(factors[3])
+        for factor, v in zip(factors, variables, strict=False):
+            e = ir.Binary("+", e, ir.Binary("*", ir.Const(factor), v, S32), S32)
+        return e
+
+    def number(factors: tuple[int, ...], point: tuple[int, ...]) -> int:
+        return sum(f * v for f, v in zip(factors, point, strict=False)) + factors[3]
+
+    shape = (40, 40)
+    out = build.buffer("output", shape)
+    place = (linear(rows), ir.Binary("/", linear(columns), ir.Const(divisor), S32))
+    guarded = ir.If(ir.Binary(">=", linear(bound), ir.Const(0), BOOL), (build.store(out, place, ir.Const(1)),))
+    threads = build.region(build.THREAD, {"t": extents[1]}, [build.loop("i", extents[2], [guarded])])
+    kernel = build.region(build.BLOCK, {"p": extents[0]}, [threads])
+    access = find(build.returning("any", (), out, [build.launch("any", kernel)]), "output", Mode.WRITE)
+
+    expected: Counter[tuple[int, ...]] = Counter()
+    owners: dict[tuple[int, ...], set[int]] = defaultdict(set)
+    for point in itertools.product(*map(range, extents)):
+        if number(bound, point) >= 0:
+            element = number(rows, point), math.trunc(Fraction(number(columns, point), divisor))
+            expected[element] += 1
+            owners[element].add(point[0])
+    r = relation(access, {})
+    assert r.exact
+    assert (r.count, r.distinct) == (sum(expected.values()), len(expected))
+    if expected:
+        assert touched(access) == expected
+    by_block = r.owners({"p": 1})
+    if not rows[0] and not columns[0]:
+        return  # no block owns anything: all touch the same
+    for element in itertools.product(range(shape[0]), range(shape[1])):
+        of = owners.get(element, set())
+        assert by_block[element] == (NOBODY if not of else SEVERAL if len(of) > 1 else next(iter(of)))
 
 
 def test_large_domains_are_thinned_and_stay_true_at_the_edges() -> None:

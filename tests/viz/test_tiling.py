@@ -171,6 +171,16 @@ def test_missing_and_wrong_sizes(sizes: dict, message: str) -> None:
         viz.tiling(f, **sizes)
 
 
+def test_scalars_that_decide_extents_must_be_given() -> None:
+    n = ir.Var("n", build.S32, ir.Role.PARAM)
+    out, p = build.buffer("output", (8,)), build.index("p", n, ir.Role.REGION)
+    kernel = build.region(build.BLOCK, {"p": n}, [build.store(out, (p,), build.const(1))])
+    f = build.returning("some", (ir.Param("n", "scalar", build.S32, var=n),), out, [build.launch("some", kernel)])
+    assert viz.tiling(f, n=np.int32(5)).data["arrays"]["output"]["nobody"] == 3
+    with pytest.raises(BindError, match=r"the extents in some depend on scalars: give n=\.\.\."):
+        viz.tiling(f)
+
+
 def test_text() -> None:
     assert viz.tiling(build.matmul_dma()).text == (
         """tiling of matmul

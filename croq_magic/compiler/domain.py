@@ -1,0 +1,211 @@
+"""Evaluates an access over its iteration domain: which index values touch which elements.
+
+The ranges of the axes come first, then the conditions are sorted by the axes they depend on, and each group of axes
+that coordinates or conditions share becomes one factor, evaluated by NumPy broadcasting.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from croq_magic.compiler import ir, numeric
+from croq_magic.compiler.access import Access, Axis
+from croq_magic.compiler.evaluate import free_variables
+from croq_magic.compiler.numeric import DataDependentError, Ints, Value
+from croq_magic.compiler.relation import LIMIT, Factor, Relation
+from croq_magic.compiler.types import BOOL, S32
+
+
+def relation(
+    access: Access, values: Mapping[str, Value], limit: int = LIMIT, at: Sequence[int] | None = None
+) -> Relation:
+    """Evaluates an access; `values` gives every dimension and scalar parameter that it depends on.
+
+    `at` keeps only the points that touch that element. A table that is too large is then not thinned but solved for
+    its longest axis, if the map is affine in it.
+    """
+    built = _Builder(access, dict(values), limit, at).build()
+    return built if at is None else built.select(at)
+
+
+def conjuncts(e: ir.Expr) -> list[ir.Expr]:
+    """The parts of a condition that must all hold: kept apart, they tie fewer axes together."""
+    if isinstance(e, ir.Binary) and e.op == "&&":
+        return [*conjuncts(e.left), *conjuncts(e.right)]
+    if isinstance(e, ir.Unary) and e.op == "!":
+        inner = e.operand
+        if isinstance(inner, ir.Unary) and inner.op == "!":
+            return conjuncts(inner.operand)
+        if isinstance(inner, ir.Binary) and inner.op == "||":
+            return [part for side in (inner.left, inner.right) for part in conjuncts(ir.Unary("!", side, BOOL))]
+    return [e]
+
+
+class _Builder:
+    def __init__(self, access: Access, values: dict[str, Value], limit: int, at: Sequence[int] | None) -> None:
+        self.access, self.values, self.limit, self.at = access, values, limit, at
+        self.ranges: dict[str, Ints] = {}
+        self.conditions: list[tuple[ir.Expr, set[str]]] = []
+        self.notes = list(access.notes)
+
+    def build(self) -> Relation:
+        for axis in self.access.axes:
+            self._range(axis)
+        for condition in (part for c in self.access.conditions for part in conjuncts(c)):
+            if self._known(condition):
+                self.conditions.append((condition, self._over(condition)))
+            else:
+                self.notes.append("a condition that depends on data is taken to hold")
+        shape = tuple(int(numeric.value(e, self.values)) for e in self.access.buffer.shape)
+        coords: dict[int, ir.Expr] = {}
+        for d, e in enumerate(self.access.coords):
+            if self._known(e):
+                coords[d] = e
+            else:
+                self.notes.append("an index that depends on data may be any")
+                name = f"any {d}"
+                self.ranges[name] = np.arange(shape[d])
+                coords[d] = ir.Var(name)
+        sets = [over for _, over in self.conditions] + [self._over(e) for e in coords.values()]
+        groups = _connected([s for s in sets if s])
+        factors = [self._factor(group, coords) for group in groups]
+        constant = {d: e for d, e in coords.items() if not self._over(e)}
+        if constant or any(not over for _, over in self.conditions):
+            factors += self._constant(constant)
+        used = set().union(*groups) if groups else set()
+        extents = {name: len(r) for name, r in self.ranges.items()}
+        free = {name: n for name, n in extents.items() if name not in used}
+        starts = {name: int(self.ranges[name][0]) if n else 0 for name, n in free.items()}
+        return Relation(self.access, shape, tuple(factors), extents, free, starts, tuple(dict.fromkeys(self.notes)))
+
+    def _known(self, e: ir.Expr) -> bool:
+        try:
+            numeric.value(e, self.values | dict.fromkeys(self.ranges, 1))
+        except DataDependentError:
+            return False
+        except ZeroDivisionError:
+            return True
+        return True
+
+    def _over(self, e: ir.Expr) -> set[str]:
+        return {name for name in free_variables([e]) if name in self.ranges}
+
+    def _range(self, axis: Axis) -> None:
+        """Values of an axis; bounds that depend on other axes give the widest range and a condition."""
+        start, stop = self._bound(axis.start, min), self._bound(axis.stop, max)
+        if start is None or stop is None:
+            self.notes.append(f"the bounds of {axis.name} depend on data")
+            start = start or 0
+            high = axis.var.upper if stop is None else None
+            stop = stop if stop is not None else self._bound(high, max) if high is not None else None
+            stop = start + 1 if stop is None else stop
+        step = axis.step
+        moving = self._over(axis.start) | self._over(axis.stop)
+        self.ranges[axis.name] = np.arange(start, stop, 1 if self._over(axis.start) else step, dtype=np.int64)
+        if moving:
+            for op, left, right in ((">=", axis.var, axis.start), ("<", axis.var, axis.stop)):
+                condition = ir.Binary(op, left, right, BOOL)
+                self.conditions.append((condition, self._over(condition)))
+            if step != 1 and self._over(axis.start):
+                offset = ir.Binary("%", ir.Binary("-", axis.var, axis.start, S32), ir.Const(step), S32)
+                condition = ir.Binary("==", offset, ir.Const(0), BOOL)
+                self.conditions.append((condition, self._over(condition)))
+
+    def _bound(self, e: ir.Expr, choose: object) -> int | None:
+        if not self._known(e):
+            return None
+        names = self._over(e)
+        grids = self._grid([n for n in self.ranges if n in names])[0]
+        v = numeric.value(e, self.values | grids)
+        if isinstance(v, np.ndarray):
+            return (int(v.min()) if choose is min else int(v.max())) if v.size else 0
+        return int(v)
+
+    def _grid(self, names: Sequence[str]) -> tuple[dict[str, Ints], tuple[int, ...]]:
+        """Broadcastable arrays of the axes' values, thinned to the limit, and their common shape."""
+        chosen = [self.ranges[name] for name in names]
+        limit = self.limit if math.prod(len(r) for r in chosen) <= self.limit else self.limit // 16
+        while math.prod(len(r) for r in chosen) > max(limit, 16 ** len(chosen)):
+            longest = max(range(len(chosen)), key=lambda i: len(chosen[i]))
+            r = chosen[longest]
+            spread = np.linspace(0, len(r) - 1, max(2, len(r) // 2)).astype(np.int64)
+            ends = np.r_[0:4, len(r) - 2 : len(r)] if len(r) > 16 else np.array([0, len(r) - 1])
+            chosen[longest] = r[np.unique(np.r_[ends, spread])]
+        shape = tuple(len(r) for r in chosen)
+        arrays = {
+            name: r.reshape([-1 if i == place else 1 for i in range(len(chosen))])
+            for place, (name, r) in enumerate(zip(names, chosen, strict=True))
+        }
+        return arrays, shape
+
+    def _factor(self, group: set[str], coords: dict[int, ir.Expr]) -> Factor:
+        names = [name for name in self.ranges if name in group]
+        dims = [d for d, e in coords.items() if (over := self._over(e)) and over <= group]
+        full = math.prod(len(self.ranges[name]) for name in names)
+        solved = None
+        if self.at is not None and full > self.limit:
+            solved = self._solve(names, [(coords[d], self.at[d]) for d in dims])
+        grid, shape = solved or self._grid(names)
+        values = self.values | grid
+        mask: np.ndarray | None = None
+        for condition, over in self.conditions:
+            if over and over <= group:
+                holds = np.broadcast_to(np.asarray(numeric.value(condition, values), bool), shape)
+                mask = holds if mask is None else mask & holds
+        flat = None if mask is None else mask.ravel()
+
+        def table(v: Value) -> Ints:
+            column = np.broadcast_to(np.asarray(v, np.int64), shape).ravel()
+            return column if flat is None else column[flat]
+
+        evaluated = {d: table(numeric.value(coords[d], values)) for d in dims}
+        tried = full if solved else math.prod(shape)
+        return Factor({name: table(grid[name]) for name in names}, evaluated, full, tried)
+
+    def _solve(
+        self, names: Sequence[str], equations: Sequence[tuple[ir.Expr, int]]
+    ) -> tuple[dict[str, Ints], tuple[int, ...]] | None:
+        """Candidates for the points where the expressions have the given values: the other axes' values enumerated,
+        the longest axis computed from the first expression that is affine in it. None where that cannot be done."""
+        longest = max(names, key=lambda name: len(self.ranges[name]))
+        others = [name for name in names if name != longest]
+        if math.prod(len(self.ranges[name]) for name in others) > self.limit:
+            return None
+        grid, shape = self._grid(others)
+        rows = math.prod(shape)
+        flat = {name: np.broadcast_to(v, shape).ravel() for name, v in grid.items()}
+        for e, target in equations:
+            zero, one, two = (
+                np.broadcast_to(np.asarray(numeric.value(e, self.values | flat | {longest: np.full(rows, v)})), rows)
+                for v in (0, 1, 2)
+            )
+            slope = one - zero
+            if (slope == 0).any() or (two - one != slope).any():
+                continue
+            candidate = (target - zero) // slope
+            values = self.ranges[longest]
+            good = (candidate * slope == target - zero) & np.isin(candidate, values)
+            return {longest: candidate[good]} | {n: v[good] for n, v in flat.items()}, (int(good.sum()),)
+        return None
+
+    def _constant(self, coords: dict[int, ir.Expr]) -> list[Factor]:
+        """Coordinates and conditions that depend on no axis: one row each, or none."""
+        holds = all(bool(numeric.value(c, self.values)) for c, over in self.conditions if not over)
+        rows = 1 if holds else 0
+        factors = [
+            Factor({}, {d: np.full(rows, int(numeric.value(e, self.values)), np.int64)}, 1, 1)
+            for d, e in coords.items()
+        ]
+        return factors or [Factor({"": np.zeros(rows, np.int64)}, {}, 1, 1)]
+
+
+def _connected(sets: Sequence[set[str]]) -> list[set[str]]:
+    groups: list[set[str]] = []
+    for s in sets:
+        touching = [g for g in groups if g & s]
+        groups = [g for g in groups if not g & s]
+        groups.append(s.union(*touching))
+    return groups
