@@ -52,23 +52,33 @@ class Comparison:
 
     def run(self, budget: float = 1.0, rounds: int | None = None) -> Comparison:
         """Measures for about `budget` seconds, at least five and at most 200 rounds (or exactly `rounds`)."""
-        batches = {}
+        batches: dict[str, int] = {}
+        slow: set[str] = set()  # these take part in the first two rounds only, without a call to warm up
         once = 0.0
         for name, call in self.entries.items():
+            start = time.perf_counter()
             call()
+            single = max(time.perf_counter() - start, 1e-8)
+            if single > budget / 4:
+                slow.add(name)
+                batches[name] = 1
+                continue
             start = time.perf_counter()
             call()
             single = max(time.perf_counter() - start, 1e-8)
             # A batch of about 1 ms, so that reading the clock does not count.
             batches[name] = max(1, round(1e-3 / single))
             once += (batches[name] + 1) * single + self.pause
-        rounds = rounds or min(200, max(5, int(budget / once)))
+        rounds = rounds or min(200, max(5, int(budget / max(once, 1e-3))))
         times: dict[str, list[float]] = {name: [] for name in self.entries}
-        for _ in range(rounds):
+        for number in range(rounds):
             for name, call in self.entries.items():
+                if name in slow and number > 1:
+                    continue
                 repeat = range(batches[name])
                 time.sleep(self.pause)
-                call()  # wakes the entry's own threads and fetches its data
+                if name not in slow:
+                    call()  # wakes the entry's own threads and fetches its data
                 start = time.perf_counter()
                 for _ in repeat:
                     call()
@@ -77,7 +87,7 @@ class Comparison:
         self.rows = []
         for name, taken in times.items():
             low, middle, high = statistics.quantiles(taken, n=4)
-            ratio = statistics.median(p / t for p, t in zip(peer, taken, strict=True))
+            ratio = statistics.median(p / t for p, t in zip(peer, taken, strict=False))
             rate = self.work / middle / 1e9 if self.work else None
             self.rows.append(Row(name, middle, min(taken), high - low, ratio, rate))
         return self
