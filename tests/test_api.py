@@ -15,6 +15,8 @@ import numpy as np
 import pytest
 
 import croq_magic as croq
+from croq_magic.arguments import numpy_dtype
+from croq_magic.compiler.types import BY_NAME
 
 MATMUL = """
 __co__ s32 [M, N] matmul(s32 [M, K] lhs, s32 [K, N] rhs) {
@@ -255,3 +257,43 @@ __co__ void f(f32 [M, 64]& x) {
     assert (launch.grid, launch.block, launch.shared_bytes) == ((3, 4, 1), (16, 16, 1), 1024)
     assert [(level, extents) for level, _, extents in launch.levels] == [("block", (3, 4)), ("thread", (16, 16))]
     assert (launch.blocks, launch.threads) == (12, 256)
+
+
+@pytest.mark.parametrize("name", ["s8", "u8", "s16", "u16", "s32", "u32", "s64", "u64", "f16", "bf16", "f32", "f64"])
+def test_every_element_type_goes_in_and_out(name: str) -> None:
+    program = croq.compile(f"""
+__co__ {name} [M] scale({name} [M] x, {name} factor) {{
+  {name} [M] out;
+  parallel p by M {{ out.at(p) = x.at(p) * factor; }}
+  return out;
+}}
+__co__ {name} pick({name} value) {{ return value; }}
+""")
+    dtype = numpy_dtype(BY_NAME[name])
+    x = np.arange(40).astype(dtype)
+    out = program.scale(x, 3)
+    assert out.dtype == dtype
+    np.testing.assert_array_equal(out, x * dtype.type(3))
+    picked = program.pick(dtype.type(5))
+    assert picked == dtype.type(5) and np.asarray(picked).dtype == dtype
+
+
+def test_a_returned_parameter_is_a_copy() -> None:
+    program = croq.compile("__co__ s32 [3] same(s32 [3] x) { return x; }")
+    x = np.array([1, 2, 3], np.int32)
+    for _ in range(3):
+        out = program.same(x)
+        np.testing.assert_array_equal(out, x)
+        assert not np.shares_memory(out, x)
+
+
+def test_one_array_for_two_parameters() -> None:
+    program = croq.compile("""
+__co__ void shift(s32 [M] a, s32 [M]& v) {
+  parallel p by 1 { foreach i in [M] { if (i > 0) { v.at(i) = a.at(i - 1) + 1; } } }
+}
+""")
+    for _ in range(3):
+        v = np.zeros(5, np.int32)
+        program.shift(v, v)  # `a` keeps the values from before the call
+        np.testing.assert_array_equal(v, [0, 1, 1, 1, 1])
