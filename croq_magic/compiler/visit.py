@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -42,11 +43,32 @@ def _nodes(value: Any) -> Iterator[ir.Node]:
 
 def walk(root: ir.Node | tuple[Any, ...]) -> Iterator[ir.Node]:
     """All nodes below and including `root`, parents first."""
-    stack = list(_nodes(root))[::-1]
+    stack: list[Any] = [root]
+    pop, extend = stack.pop, stack.extend
     while stack:
-        node = stack.pop()
-        yield node
-        stack.extend(list(children(node))[::-1])
+        value = pop()
+        if isinstance(value, tuple):
+            extend(value[::-1])
+        elif isinstance(value, ir.Node):
+            yield value
+            if not isinstance(value, _LEAVES):
+                extend(_parts(type(value))(value))
+
+
+_PARTS: dict[type[ir.Node], Callable[[Any], tuple[Any, ...]]] = {}
+
+
+def _parts(cls: type[ir.Node]) -> Callable[[Any], tuple[Any, ...]]:
+    """The fields of a node of that class, last first: in one call, for `walk` is where the compiler spends its time."""
+    parts = _PARTS.get(cls)
+    if parts is None:
+        names = _fields(cls)[::-1]
+        if len(names) > 1:
+            parts = operator.attrgetter(*names)
+        else:
+            parts = (lambda node: (getattr(node, names[0]),)) if names else (lambda node: ())
+        _PARTS[cls] = parts
+    return parts
 
 
 def rewrite(root: T, change: Callable[[ir.Node], Any]) -> T:
