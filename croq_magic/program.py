@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
@@ -39,12 +40,15 @@ def compile(
     from croq_magic.compiler import store
 
     text, macros = _source(source), _macros(defines)
+    unit: CompiledUnit | StoredUnit | None
     unit = store.lookup(store.Request(text, target, arch, tuple(sorted(macros.items())), checks))
-    if unit is not None:
-        return Program(unit)
-    from croq_magic.compiler import pipeline
+    if unit is None:
+        from croq_magic.compiler import pipeline
 
-    return Program(pipeline.compile(text, target, arch, macros, checks))
+        unit = pipeline.compile(text, target, arch, macros, checks)
+    if unit.printed:  # by `print!`, which runs in the compiler
+        sys.stdout.write(unit.printed)
+    return Program(unit)
 
 
 def check(

@@ -262,8 +262,8 @@ class Assign(Stmt):
 
 @dataclasses.dataclass(frozen=True)
 class Store(Stmt):
-    """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the
-    element type, or in a compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers)."""
+    """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the element type, or in a
+    compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers)."""
 
     view: View
     index: tuple[Expr, ...]

@@ -27,6 +27,7 @@ from croq_magic.compiler.passes.drop_checks import DropChecks
 from croq_magic.compiler.passes.drop_zeroing import DropZeroing
 from croq_magic.compiler.passes.insert_joins import InsertJoins
 from croq_magic.compiler.passes.map_levels import MapLevels
+from croq_magic.compiler.passes.own_fragments import OwnFragments
 from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
 from croq_magic.compiler.passes.prove_races import ProveRaces
@@ -50,11 +51,20 @@ class FrontEnd:
     trees: tuple[syntax.Function, ...]
     functions: dict[str, Function]
     report: Report
+    printed: str = ""  # what `print!` said
 
 
 def mapping_passes(checks: str) -> list[Pass]:
     """Passes after which the IR says where everything runs and what is proven. Diagrams are drawn from this form."""
-    passes: list[Pass] = [MapLevels(), CheckStorage(), CheckReads(), InsertJoins(), ProveBounds(), ProveRaces()]
+    passes: list[Pass] = [
+        MapLevels(),
+        OwnFragments(),
+        CheckStorage(),
+        CheckReads(),
+        InsertJoins(),
+        ProveBounds(),
+        ProveRaces(),
+    ]
     if checks in ("none", "entry"):
         passes.append(DropChecks())
     return passes
@@ -71,18 +81,13 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     unit = split(source, report)
     preprocessed = preprocess(unit, defines, report, limits)
     macros_failed = report.has_errors
-    trees = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
+    parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
+    trees = [tree for tree in parsed if not tree.is_device]
     names = _names(trees, preprocessed.prefixes, preprocessed.namespaces)
+    names.device_functions.update({tree.name.text: tree for tree in parsed if tree.is_device})
     functions: dict[str, Function] = {}
     for tree in () if macros_failed else trees:  # a macro that is wrong leaves names behind that nobody wrote
         name = tree.name.text
-        if tree.is_device:
-            report.error(
-                "UNS01",
-                "`__co_device__` functions in tileflow syntax are not supported by this version yet",
-                tree.name.span,
-            )
-            continue
         if name in functions:
             report.error(
                 "UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span
@@ -91,7 +96,7 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
         function = check_function(tree, report, limits, names)
         if function is not None:
             functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
-    return FrontEnd(unit, tuple(trees), functions, report)
+    return FrontEnd(unit, tuple(trees), functions, report, "".join(names.printed))
 
 
 def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces: Sequence[str]) -> UnitNames:
@@ -140,6 +145,7 @@ class CompiledUnit:
     def __init__(self, front: FrontEnd, target: targets.Target, checks: str, request: store.Request) -> None:
         self.request = request
         self.report = front.report
+        self.printed = front.printed
         self.regions = front.unit
         self.trees = front.trees
         self.chosen = target

@@ -83,7 +83,8 @@ def remember(request: Request, unit: CompiledUnit) -> None:
     """Keeps what `lookup` gives."""
     if request.self_contained:
         signatures = {name: function.signature for name, function in unit.functions.items()}
-        _write(request.parts, {"signatures": signatures, "warnings": unit.warnings}, "program " + ", ".join(signatures))
+        record = {"signatures": signatures, "warnings": unit.warnings, "printed": unit.printed}
+        _write(request.parts, record, "program " + ", ".join(signatures))
 
 
 def remember_build(request: Request, name: str, extents: tuple[int, ...], target: targets.Target, module: Any) -> None:
@@ -115,6 +116,7 @@ class StoredUnit:
         self.chosen = targets.choose(request.target, request.arch)
         self.target = self.chosen.name
         self.warnings: list[str] = record["warnings"]
+        self.printed: str = record["printed"]
         self.functions = {name: StoredFunction(s, self) for name, s in record["signatures"].items()}
 
     @cached_property

@@ -317,7 +317,7 @@ _STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] =
     (ir.Launch, _launch),
     (ir.SyncHost, _plain(lambda s: "sync host")),
     (ir.Return, _plain(lambda s: "return" + _value(s.value))),
-)  # type: ignore[assignment]
+)
 
 
 def _param(p: ir.Param) -> str:

@@ -13,6 +13,7 @@ from croq_magic.compiler.check.values import (
     BoundedTuple,
     FragmentValue,
     FutureValue,
+    ITuple,
     Scalar,
     Shape,
     SpanValue,
@@ -52,6 +53,11 @@ def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
         c.unsupported(f"`{e.name.text}`", e.span)
     if not c.in_device:
         c.fail("CAL01", "`call` is allowed only inside `parallel`", e.span)
+    if isinstance(e, syntax.CallExpr) and e.callee.text in c.unit.device_functions:
+        from croq_magic.compiler.check import inline
+
+        inline.call(c, e, c.unit.device_functions[e.callee.text], result)
+        return
     template: tuple[str | ir.Expr, ...] = ()
     if isinstance(e, syntax.CallExpr):
         name, args = e.callee.text, e.args
@@ -197,7 +203,8 @@ def _atomic(c: Checker, e: syntax.AtomicCall, result: ir.Var | None) -> None:
 
 def prints(c: Checker, s: syntax.Print) -> None:
     if s.compile_time:
-        c.unsupported("printing at compile time", s.span)
+        c.unit.printed.append("".join(_compile_time_text(c, e) for e in s.args) + "\n" * s.newline)
+        return
     args: list[ir.Expr | str] = []
     for e in s.args:
         value = evaluate(c, e)
@@ -209,6 +216,29 @@ def prints(c: Checker, s: syntax.Print) -> None:
         found = as_scalar(c, value, e.span)
         args.append(cast(found.expr, found.type) if not found.type.is_float else found.expr)
     c.emit(ir.Print(tuple(args), s.newline, span=s.span))
+
+
+def _compile_time_text(c: Checker, e: syntax.Expr) -> str:
+    """What `print!` shows of a value: itself where it is known, dimensions by name, `?` for what only runs."""
+    value = evaluate(c, e)
+    if isinstance(value, Text):
+        return value.text
+    if isinstance(value, Shape):
+        return f"[{', '.join(map(_known, value.extents))}]"
+    if isinstance(value, ITuple):
+        return f"{{{', '.join(map(_known, value.items))}}}"
+    if isinstance(value, BoundedTuple) and len(value.items) > 1:
+        return f"{{{', '.join(_known(item.value) for item in value.items)}}}"
+    found = as_scalar(c, value, e.span, e.span.text)
+    return _known(cast(found.expr, found.type))
+
+
+def _known(e: ir.Expr) -> str:
+    from croq_magic.compiler.check.values import is_entry
+
+    if isinstance(e, ir.Const) and e.dtype.is_float:
+        return f"{e.value:f}"
+    return format_expr(e) if is_entry(e) else "?"
 
 
 def assertion(c: Checker, s: syntax.Assert) -> None:

@@ -76,12 +76,15 @@ class Group:
 
 @dataclasses.dataclass(frozen=True)
 class UnitNames:
-    """What the rest of the unit defines: other tileflow functions, and dimension names by function."""
+    """What the rest of the unit defines: other tileflow functions, and dimension names by function. `printed` collects
+    what `print!` says while the unit is compiled; `device_functions` are those written in the language."""
 
     functions: frozenset[str] = frozenset()
     dims: dict[str, str] = dataclasses.field(default_factory=dict)
     prefixes: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    printed: list[str] = dataclasses.field(default_factory=list)
+    device_functions: dict[str, syntax.Function] = dataclasses.field(default_factory=dict)
 
 
 class Checker:
@@ -101,6 +104,7 @@ class Checker:
         self.maybe_skipped = 0  # loops around it that may run zero times
         self.loops = 0
         self.masked = 0
+        self.applied = 0  # rank of the fragment that an `apply` around the statement runs over
         self.launches = 0
         self.written: set[ir.Buffer] = set()
         self.escaped: set[ir.Buffer] = set()
@@ -109,6 +113,7 @@ class Checker:
         self.prefixes = list(unit.prefixes)
         self.namespaces = list(unit.namespaces)
         self.unbounded: set[ir.Expr] = set()  # extents written `??`
+        self.inlined: list[str] = []  # device functions in tileflow syntax around the current statement
         self.fragments: list[FragmentValue] = []
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to

@@ -83,7 +83,7 @@ def body(c: Checker, s: syntax.Stmt, kind: str) -> ir.Body:
 
 @functools.singledispatch
 def _check(s: syntax.Stmt, c: Checker) -> None:
-    c.unsupported("`.map`" if isinstance(s, syntax.MapView) else "this statement", s.span)
+    c.unsupported("this statement", s.span)
 
 
 def _register(cls: type[syntax.Stmt], function: Callable[[Checker, syntax.Stmt], None]) -> None:
@@ -106,6 +106,7 @@ _register(syntax.Dma, transfers.dma)  # type: ignore[arg-type]
 _register(syntax.Placeholder, handles.placeholder)  # type: ignore[arg-type]
 _register(syntax.Swap, handles.swap)  # type: ignore[arg-type]
 _register(syntax.Rotate, handles.rotate)  # type: ignore[arg-type]
+_register(syntax.MapView, transfers.map_view)  # type: ignore[arg-type]
 _register(syntax.CppEscape, escapes.cpp)  # type: ignore[arg-type]
 _register(syntax.Asm, escapes.asm)  # type: ignore[arg-type]
 _register(syntax.EventDecl, events.declaration)  # type: ignore[arg-type]
@@ -329,7 +330,8 @@ def _fragment_assignment(c: Checker, s: syntax.Assign) -> bool:
         return True
     element_ref, index = tensor.element_index(c, target, symbol.value)
     dtype = symbol.value.dtype or F32
-    right = scalar(c, s.value)
+    right = _right_side(c, s, dtype)
+    symbol.value.replicated = symbol.value.replicated or len(index) < c.applied
     if s.op == "=":
         converted = store_as(c, right, dtype, s.value.span, s.value.span.text)
     else:
@@ -451,9 +453,7 @@ def _assign_scalar(c: Checker, s: syntax.Assign, symbol: Symbol) -> None:
         hint = f"declare it `mutable int {symbol.name}`" if isinstance(value, Scalar) else None
         c.fail("TYP01", f"`{symbol.name}` is {_immutable(value)}", s.target.span, hint)
     _check_outer(c, symbol, s.span)
-    if isinstance(s.value, syntax.CallLike):
-        c.fail("CAL06", "a call is not an operand", s.value.span, "bind the result first")
-    right = scalar(c, s.value)
+    right = _right_side(c, s, value.var.dtype)
     if s.op != "=":
         right = binary(c, s.op[0], value, right, s.span)
     var = value.var
@@ -468,21 +468,23 @@ def _assign_scalar(c: Checker, s: syntax.Assign, symbol: Symbol) -> None:
     c.emit(ir.Assign(var, store_as(c, right, var.dtype, s.value.span, text), span=s.span))
 
 
+def _right_side(c: Checker, s: syntax.Assign, dtype: DType) -> Scalar:
+    """The scalar on the right of an assignment; the result of a call there has the type of the left side."""
+    call = calls.as_call(c, s.value)
+    if call is None:
+        return scalar(c, s.value)
+    var = ir.Var(c.fresh("result"), dtype, ir.Role.MUTABLE)
+    c.emit(ir.Let(var, None, span=s.span))
+    calls.call_into(c, call, var)
+    return variable(var, c)
+
+
 def _store(c: Checker, s: syntax.Assign, target: syntax.ElemRef) -> None:
     value, index = element(c, target)
     dtype = value.dtype
     storage.check_local_owner(c, value, s.span)
     storage.mark_written(c, value.view, s.span)
-    call = calls.as_call(c, s.value)
-    if call is not None:
-        if s.op != "=":
-            c.fail("CAL06", "a call is not an operand", s.value.span, "bind the result first")
-        var = ir.Var(c.fresh("result"), dtype, ir.Role.MUTABLE)
-        c.emit(ir.Let(var, None, span=s.span))
-        calls.call_into(c, call, var)
-        c.emit(ir.Store(value.view, index, var, span=s.span))
-        return
-    right = scalar(c, s.value)
+    right = _right_side(c, s, dtype)
     if s.op == "=":
         if dtype is BOOL:
             c.emit(ir.Store(value.view, index, condition_of(c, right, s.value.span), span=s.span))

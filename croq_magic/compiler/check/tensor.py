@@ -402,7 +402,11 @@ def apply(c: Checker, s: syntax.Apply) -> None:
             var = ir.Var(c.fresh(name.text), S32, ir.Role.LOOP, integers.ZERO, extent)
             indices.append(var)
             c.declare(name, Bounded(var, extent, Driver(name.text, True, c.depth + len(c.scopes), name.span), c.depth))
-        statements = body(c, s.body, "`apply`")
+        around, c.applied = c.applied, len(indices)
+        try:
+            statements = body(c, s.body, "`apply`")
+        finally:
+            c.applied = around
     c.emit(ir.Apply(tuple(indices), ir.FragmentRef(value.fragment), statements, span=s.span))
 
 

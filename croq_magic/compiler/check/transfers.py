@@ -51,6 +51,21 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, s.engine, span=s.span))
 
 
+def map_view(c: Checker, s: syntax.MapView) -> None:
+    """`m = g.map<local>(offset, length)`: a part of global memory under a local name, where memory is one."""
+    if c.limits.gpu:
+        c.fail("DMA25", "this target cannot map global memory into local address space", s.span, "`dma.copy`")
+    if not c.in_device:
+        c.fail("STO01", "`local` storage exists only inside `parallel`", s.span)
+    view = _operand(c, s.source)
+    if not view.contiguous:
+        c.fail("VEW09", "only contiguous memory can be mapped", s.source.span, "`dma.copy`")
+    offset, length = integer(c, s.offset, "an offset"), integer(c, s.length, "a length")
+    flat = views.reshape(view, (integers.product(view.extents),), s.span)
+    window = views.window(flat, (offset,), (length,), s.span)
+    c.declare(s.result, SpanValue(window, c.depth, True), view.buffer.storage)
+
+
 def _check_sparsity(c: Checker, modifier: syntax.Modifier) -> None:
     if modifier.args not in ((), (2, 4)):
         c.fail("DMA24", "only 2:4 sparsity exists", modifier.span)
@@ -240,9 +255,14 @@ def _fit(
         if integers.equal(have, room):
             continue
         larger = decide(ir.Binary("<", have, room, BOOL))
-        if larger and dst.buffer.storage is not ir.Storage.GLOBAL:
+        if larger is not False and dst.buffer.storage is not ir.Storage.GLOBAL:
             partial = True
-            if not source.zfill:
+            if larger is None:
+                unit = "rows" if dimension == 0 else f"elements in dimension {dimension}"
+                message = f"the copy has {show(have)} {unit}, its destination {show(room)}"
+                fits = ir.Binary("<=", have, room, BOOL)
+                c.require(fits, "DMA03", message, s.span, values=(have, room))
+            elif not source.zfill:
                 rows = f"{show(have)}..{show(integers.sub(room, integers.ONE))}"
                 what = "rows" if dimension == 0 else f"elements of dimension {dimension},"
                 c.warn(
@@ -252,7 +272,7 @@ def _fit(
                     "say `dma.copy.zfill`",
                 )
             continue
-        if transposed:
+        if transposed and decide(ir.Binary("==", have, room, BOOL)) is False:
             shape, into = ", ".join(map(show, extents)), ", ".join(map(show, dst.extents))
             c.fail("DMA19", f"transposed source is [{shape}], destination [{into}]", s.span)
         unit = "rows" if dimension == 0 else f"elements in dimension {dimension}"

@@ -1,0 +1,111 @@
+"""Device functions written in the language (`__co_device__`): a call is checked in the function's place.
+
+The body sees its parameters and nothing of the caller. A span parameter is the argument itself, a scalar parameter a
+variable of its own; `return` stands at the end of the body and nowhere else.
+"""
+
+from __future__ import annotations
+
+from croq_magic.compiler import integers, ir, syntax
+from croq_magic.compiler.check.context import Checker, Scope, show
+from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, store_as
+from croq_magic.compiler.check.expressions import constant_integer, evaluate, scalar
+from croq_magic.compiler.check.values import FutureValue, Scalar, SpanValue
+from croq_magic.compiler.diagnostics import Note
+from croq_magic.compiler.types import BOOL, BY_NAME, S32
+
+_MAX_DEPTH = 16
+
+
+def call(c: Checker, e: syntax.CallExpr, function: syntax.Function, result: ir.Var | None) -> None:
+    """`call f(a, b)` of a device function in tileflow syntax."""
+    name = function.name.text
+    if len(e.args) != len(function.params):
+        count = len(function.params)
+        c.fail("CAL08", f"`{name}` takes {count} argument{'s' * (count != 1)}, found {len(e.args)}", e.span)
+    if name in c.inlined or len(c.inlined) >= _MAX_DEPTH:
+        c.fail("CAL05", f"`{name}` calls itself; device functions in tileflow syntax cannot", e.span)
+    scope = Scope("function", function.span)
+    with c.collect() as statements:
+        for param, argument in zip(function.params, e.args, strict=True):
+            _bind(c, scope, param, argument)
+        outer, c.scopes = c.scopes, [scope]
+        c.inlined.append(name)
+        try:
+            _body(c, function, result)
+        finally:
+            c.inlined.pop()
+            c.scopes = outer
+    c.emit(ir.Scope(tuple(statements), span=e.span))
+
+
+def _bind(c: Checker, scope: Scope, param: syntax.Param, argument: syntax.Expr) -> None:
+    from croq_magic.compiler.check.context import Symbol
+
+    if param.name is None or param.type.type is None:
+        return
+    dtype = BY_NAME[param.type.type.name]
+    name = param.name
+    if param.type.shape is None:
+        value = scalar(c, argument)
+        var = ir.Var(c.fresh(name.text), dtype, ir.Role.MUTABLE)
+        c.emit(ir.Let(var, store_as(c, value, dtype, argument.span, argument.span.text), span=argument.span))
+        bound = Scalar(cast(var, compute_type(dtype)), dtype, element=True, var=var, depth=c.depth)
+        scope.symbols[name.text] = Symbol(name.text, bound, name.span, c.depth)
+        return
+    found = evaluate(c, argument)
+    if isinstance(found, FutureValue):
+        c.fail("CAL03", f"pass `{argument.span.text}.data`", argument.span)
+    if not isinstance(found, SpanValue):
+        c.fail("CAL02", f"`{name.text}` is a span, {found.describe()} is passed", argument.span)
+    note = Note("the parameter", param.span)
+    if found.dtype is not dtype:
+        c.fail(
+            "DMA01", f"`{name.text}` is `{dtype}`, `{argument.span.text}` is `{found.dtype}`", argument.span, None, note
+        )
+    dims = param.type.shape.dims
+    if len(dims) != found.view.rank:
+        c.fail("DMA02", f"ranks differ: {found.view.rank} and {len(dims)}", argument.span, None, note)
+    for position, (dim, extent) in enumerate(zip(dims, found.view.extents, strict=True)):
+        if dim.kind == "symbol" and dim.symbol and dim.symbol not in scope.symbols:
+            scope.symbols[dim.symbol] = Symbol(dim.symbol, Scalar(extent, S32), dim.span, c.depth)
+        want = _extent(c, scope, dim)
+        if want is not None:
+            message = f"`{name.text}` has {show(want)} elements in dimension {position}, the argument {show(extent)}"
+            c.require(ir.Binary("==", extent, want, BOOL), "DMA03", message, argument.span, values=(extent, want))
+    scope.symbols[name.text] = Symbol(name.text, found, name.span, found.depth, found.storage)
+
+
+def _extent(c: Checker, scope: Scope, dim: syntax.ParamDim) -> ir.Expr | None:
+    if dim.kind == "const" and dim.value is not None:
+        return integers.constant(constant_integer(c, dim.value, "DYN01", "`{found}` is not a constant"))
+    if dim.kind == "symbol" and dim.symbol:
+        value = scope.symbols[dim.symbol].value
+        return value.expr if isinstance(value, Scalar) else None
+    return None
+
+
+def _body(c: Checker, function: syntax.Function, result: ir.Var | None) -> None:
+    from croq_magic.compiler.check.statements import statement
+
+    for position, s in enumerate(function.body.body):
+        if isinstance(s, syntax.Return):
+            if position != len(function.body.body) - 1:
+                c.unsupported("`return` before the end of a device function", s.span)
+            _return(c, s, result)
+            continue
+        early = next((inner for inner in syntax.walk(s) if isinstance(inner, syntax.Return)), None)
+        if early is not None:
+            c.unsupported(
+                "`return` inside a loop or a condition of a device function",
+                early.span,
+                "assign to a variable, return it at the end",
+            )
+        statement(c, s)
+
+
+def _return(c: Checker, s: syntax.Return, result: ir.Var | None) -> None:
+    if s.value is None or result is None:
+        return
+    value = as_scalar(c, evaluate(c, s.value), s.value.span, s.value.span.text)
+    c.emit(ir.Assign(result, store_as(c, value, result.dtype, s.value.span, s.value.span.text), span=s.span))
