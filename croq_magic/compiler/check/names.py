@@ -53,7 +53,7 @@ def _unknown(c: Checker, name: str, span: Span) -> NoReturn:
                 hint,
                 note,
             )
-    later = _declared_later(c, name, span)
+    later = _declared_later(c, name, span) if span in c.function.span else None
     if later is not None:
         c.fail(
             "NAM01",
