@@ -194,7 +194,9 @@ class _Tile:
     def body(self) -> ir.Body:
         statements = self._statements(self.nest.body)
         declared = tuple(ir.Declare(view.buffer) for view in self.scalars.values())
-        return (*declared, *statements)
+        body = (*declared, *statements)
+        # The next tile declares scalars of the same names.
+        return (ir.Scope(body),) if any(isinstance(s, ir.Let) for s in statements) else body
 
     def _statements(self, body: ir.Body) -> ir.Body:
         out: list[ir.Stmt] = []
