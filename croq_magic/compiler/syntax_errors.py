@@ -183,6 +183,8 @@ def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic
     if token.text == "[" and previous == "parallel":
         hint = "`parallel p by 4`, `parallel {p, q} by [4, 2]`"
         return error("SYN08", "expected a name or `{names}` after `parallel`", hint)
+    if token.text in ("++", "--") and start.text == previous and start.type == "NAME":
+        return error("SYN01", f"`{token.text}` does not exist as a statement", f"`{previous} {token.text[0]}= 1`")
     if token.text == "<" and previous == "wait":
         return error("SYN14", "`wait<...>` no longer exists", "`wait e.at(order)`")
     if token.type == "NAME" and previous == ")" and "swizzle" in before and {"dma", "tma"} & set(before):

@@ -46,7 +46,7 @@ class CpuTarget:
         from croq_magic.compiler.targets.emit_cxx import Unsupported
 
         try:
-            return emit_module(functions, device_text(unit), unit.source)
+            return emit_module(functions, device_text(unit), unit.source, any(unit.of_kind("cok")))
         except Unsupported as problem:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None

@@ -31,15 +31,19 @@ def emit_copy(out: Statements, s: ir.Copy) -> None:
     if any(hint.startswith("sp") for hint in s.hints):
         out.unsupported("structured-sparse copies are", s.span)
     src, dst = s.src, s.dst
-    if s.pad:
-        fill(out, dst, s.pad_value if s.pad_value is not None else ir.Const(0, dst.buffer.dtype))
-        low = tuple(pair[0] for pair in s.pad)
-        order = s.permutation or tuple(range(src.rank))
-        dst = views.window(dst, low, tuple(src.extents[order[d]] for d in range(dst.rank)))
-    elif s.partial:
+    order = s.permutation or tuple(range(src.rank))
+    inner = tuple(src.extents[d] for d in order)
+    if s.partial:
         fill(out, dst, ir.Const(0, dst.buffer.dtype))
-        order = s.permutation or tuple(range(src.rank))
-        dst = views.window(dst, (integers.ZERO,) * dst.rank, tuple(src.extents[order[d]] for d in range(dst.rank)))
+    if s.pad:
+        padded = tuple(
+            integers.add(integers.add(low, extent), high) for (low, high), extent in zip(s.pad, inner, strict=True)
+        )
+        dst = views.window(dst, (integers.ZERO,) * dst.rank, padded) if s.partial else dst
+        fill(out, dst, s.pad_value if s.pad_value is not None else ir.Const(0, dst.buffer.dtype))
+        dst = views.window(dst, tuple(low for low, _ in s.pad), inner)
+    elif s.partial:
+        dst = views.window(dst, (integers.ZERO,) * dst.rank, inner)
     if s.permutation:
         src = _permuted(src, s.permutation)
     if (src.checks and not src.zfill) or dst.checks:

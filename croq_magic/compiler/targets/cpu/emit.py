@@ -36,9 +36,13 @@ class Emitted:
 
 
 def emit_module(
-    functions: Sequence[ir.Function], verbatim: Sequence[Span] = (), source: Source | None = None
+    functions: Sequence[ir.Function],
+    verbatim: Sequence[Span] = (),
+    source: Source | None = None,
+    separate: bool = False,
 ) -> Emitted:
-    """C++ for tileflow functions (after the target's passes) and the C++ text of the cell they call.
+    """C++ for tileflow functions (after the target's passes) and the C++ text of the cell they call. In `separate`
+    device text (`__cok__`) the names of element types are known.
 
     Raises `emit_cxx.Unsupported` for a construct this target cannot express.
     """
@@ -49,6 +53,8 @@ def emit_module(
         out.line('#include "croq_math.h"')
     if verbatim:
         out.line('#include "croq_device.h"')
+    if separate:
+        out.line("using namespace choreo;")
     for piece in verbatim:
         out.at(piece)
         out.verbatim(" " * (piece.column - 1) + piece.text)  # columns stay those of the cell

@@ -2,7 +2,8 @@
 
 Host text is left out as far as it can be: `main` and its helpers call tileflow functions through an interface that a
 notebook does not need, and their headers would double the compile time. Kept are the beginning of a device
-function's declaration (`template <int N>`), preprocessor lines, and host declarations whose names device text uses.
+function's declaration (`template <int N>`), preprocessor lines, and host declarations whose names device text uses or
+tileflow functions call (a namespace of device functions is host text).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from croq_magic.compiler.split import Unit
 _TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[{}();]""", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*")
+_CALL = re.compile(r"\bcall\s+([\w:\s]+)")
 _OURS = re.compile(r"choreo|croq|cuda|cute")
 _MACRO = re.compile(r"^\s*#\s*define\s+(\w+)")
 
@@ -23,9 +25,11 @@ _MACRO = re.compile(r"^\s*#\s*define\s+(\w+)")
 def device_text(unit: Unit) -> tuple[Span, ...]:
     """Pieces of the source, in order; () for a cell without device functions."""
     device = [region.inner or region.span for region in unit.of_kind("device", "cok")]
-    if not device:
-        return ()
     words = {word for span in device for word in _WORD.findall(_COMMENT.sub(" ", span.text))}
+    calls = [_CALL.findall(_COMMENT.sub(" ", region.text)) for region in unit.of_kind("tileflow")]
+    words |= {word for called in calls for name in called for word in _WORD.findall(name)}
+    if not words:
+        return ()
     pieces: list[tuple[Span, bool]] = []  # (text, kept in any case)
     for position, region in enumerate(unit.regions):
         if region.kind in ("device", "cok"):
