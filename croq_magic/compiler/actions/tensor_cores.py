@@ -15,6 +15,8 @@ class TensorCoreActions(TransferActions):
         target, _, transfer = kids
         name = self.target_name(target)
         span = cover(target, transfer)
+        if isinstance(transfer, s.Empty):  # an operation that does not exist
+            return transfer
         if isinstance(transfer, s.MmaMultiply) and not transfer.is_async:
             self.error("SYN01", "only an asynchronous MMA has a result", name, "add `.async`, or drop the name")
         elif isinstance(transfer, s.MmaStore | s.MmaScale | s.MmaCommit):

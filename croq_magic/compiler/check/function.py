@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax, views
@@ -35,8 +36,11 @@ def check_function(function: syntax.Function, report: Report, limits: Limits, un
         with c.collect() as statements:
             for s in function.body.body:
                 statement(c, s)
-        body = complete(c, tuple(statements))
-        result = _result(c, function, dims)
+        body: ir.Body = ()
+        result = None
+        with contextlib.suppress(Skip):  # what is wrong has been reported
+            body = complete(c, tuple(statements))
+            result = _result(c, function, dims)
     if len(report.errors) > before:
         return None
     params = [
