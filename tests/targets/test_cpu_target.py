@@ -90,7 +90,7 @@ def test_complaint_about_a_device_function_has_its_line_and_column() -> None:
     )
     (found,) = refused(text, b.ele_add()).diagnostics
     assert (found.code, found.span.line, found.span.column) == ("CXX01", 4, 14)
-    assert found.message == "the C++ compiler says: `missing` was not declared in this scope"
+    assert found.message.startswith("the C++ compiler says: ") and "`missing`" in found.message
     assert found.span.text == "missing"
 
 

@@ -226,7 +226,10 @@ void look_up(croq_call* call) {
   give_up_lock(call);
 }
 
+int32_t poll_in_fiber(croq_lane* lane);
+
 int32_t poll(croq_lane* lane) {
+  if (lane->in_fiber) return poll_in_fiber(lane);
   croq_call* call = lane->call;
   if (lane->is_caller && call->seat != &standing && !load(call->stop)) call->seat->attention = 0;
   if (lane->is_caller && !load(call->stop)) look_up(call);
@@ -247,7 +250,7 @@ struct Scratch {
   int64_t size;
 };
 static __thread Scratch scratch;
-pthread_key_t scratch_key;
+pthread_key_t scratch_key, stacks_key;
 
 bool give_scratch(croq_lane* lane, int64_t bytes) {
   if (bytes > scratch.size) {
@@ -308,6 +311,19 @@ void print_number(croq_lane* lane, int32_t kind, int64_t integer, double real) {
   print(lane, text, size);
 }
 
+}  // namespace
+
+#include "croq_fibers.h"
+
+namespace {
+
+// A fiber looks up through its scheduler, which has the thread's own stack.
+int32_t poll_in_fiber(croq_lane* lane) {
+  crew->wants_poll = 1;
+  back_to_scheduler();
+  return lane->stopped = load(lane->call->stop) != 0;
+}
+
 // ------------------------------------------------------------------------------------------------------- launches
 // Takes blocks until none are left. Chunks shrink with what remains, but hold at least a few microseconds of work.
 void take_part(Slot* slot, croq_lane* lane) {
@@ -327,7 +343,7 @@ void take_part(Slot* slot, croq_lane* lane) {
 
 void help(Slot* slot) {
   croq_call* call = slot->call;
-  croq_lane lane = {&call->seat->attention, call, nullptr, 0, 0};
+  croq_lane lane = {&call->seat->attention, call, nullptr, 0, 0, 0};
   if (give_scratch(&lane, slot->scratch_bytes)) take_part(slot, &lane);
 }
 
@@ -468,7 +484,8 @@ int32_t launch(croq_lane* lane, croq_site* site, croq_blocks run, const void* fr
   return load(call->stop);
 }
 
-const croq_runtime table = {CROQ_ABI, launch, poll, fail, allocate, release, print, print_number};
+const croq_runtime table = {CROQ_ABI, launch, poll, fail, allocate, release, print, print_number,
+                            run_fibers, yield_fiber, note_progress};
 
 // Only the forking thread lives on in a child: its copy of the pool starts empty.
 void after_fork_in_child() {
@@ -510,6 +527,7 @@ EXPORT void croq_runtime_start(int32_t threads, void* save_thread, void* restore
     pthread_cond_init(&slot.done, nullptr);
   }
   pthread_key_create(&scratch_key, free);
+  pthread_key_create(&stacks_key, free_stacks);
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
 }
 

@@ -7,6 +7,8 @@ so they move outside and are evaluated for the first instance. What one segment 
 per instance: scalars and local storage in `REGISTER` buffers with the region's extents in front, unless a scalar can be
 computed again from indices alone. An instance that yields takes no part in later segments.
 
+Kernels with events stay as they are: their instances run different programs.
+
 A barrier of the whole grid splits the region of blocks in the same way; the blocks then run in turn on one thread.
 """
 
@@ -39,7 +41,17 @@ class SplitRegions:
         return map_kernels(function, lambda region: _kernel(region, taken))
 
 
+def meets_at_events(root: ir.Stmt) -> bool:
+    """Whether parties run different programs and meet at events: such kernels need a stack per instance."""
+    return any(
+        isinstance(node, (ir.Trigger, ir.WaitEvent)) or (isinstance(node, ir.Masked) and node.is_async)
+        for node in walk(root)
+    )
+
+
 def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
+    if meets_at_events(root):
+        return root
     if root.level is Level.DEVICE:
         inner = root.body[0] if len(root.body) == 1 else None
         if isinstance(inner, ir.Region) and inner.attributes.cooperative:
@@ -59,7 +71,7 @@ def _inside(body: ir.Body, taken: set[str]) -> ir.Body:
     changed = False
     for s in body:
         new: ir.Body
-        if isinstance(s, ir.Region) and s.level is not None and _must_split(s):
+        if isinstance(s, ir.Region) and s.level is not None and must_split(s):
             new = _inside(_Split(taken).region(s), taken)
         else:
             new = (with_bodies(s, lambda inner: _inside(inner, taken)),)
@@ -68,7 +80,8 @@ def _inside(body: ir.Body, taken: set[str]) -> ir.Body:
     return tuple(out) if changed else body
 
 
-def _must_split(region: ir.Region) -> bool:
+def must_split(region: ir.Region) -> bool:
+    """Whether instances of the region meet inside it."""
     assert region.level is not None
     found = [scope for scope in map(_scope, region.body) if scope is not None]
     return bool(found) and min(found) < region.level.depth
@@ -88,7 +101,7 @@ def _scope(s: ir.Stmt, cooperative: bool = False) -> int | None:
     owner = _fragment_owner(s)
     if owner is not None:
         return owner.depth
-    if _is_collective(s):
+    if is_collective(s):
         return Level.BLOCK.depth
     found = [scope for body in bodies(s) if (scope := _coarsest(body, cooperative)) is not None]
     return min(found, default=None)
@@ -106,7 +119,7 @@ def _fragment_owner(s: ir.Stmt) -> Level | None:
     return min(owners, key=lambda level: level.depth) if owners else None
 
 
-def _is_collective(s: ir.Stmt) -> bool:
+def is_collective(s: ir.Stmt) -> bool:
     """Statements that all instances of a block carry out together, once."""
     if isinstance(s, ir.Copy):
         into, source = s.dst.buffer.storage, s.src.buffer.storage

@@ -87,13 +87,13 @@ class Names:
     def __init__(self, reserved: Iterable[str] = ()) -> None:
         self._taken = set(reserved) | _KEYWORDS
         self._known: dict[object, str] = {}
-        self._kept: list[ir.Buffer] = []  # keeps buffers alive, so that their ids stay theirs
+        self._kept: list[ir.Buffer | ir.Event] = []  # keeps them alive, so that their ids stay theirs
 
-    def of(self, node: ir.Var | ir.Buffer) -> str:
+    def of(self, node: ir.Var | ir.Buffer | ir.Event) -> str:
         key: object = node.name if isinstance(node, ir.Var) else id(node)
         if key not in self._known:
             self._known[key] = self.fresh(node.name)
-            if isinstance(node, ir.Buffer):
+            if not isinstance(node, ir.Var):
                 self._kept.append(node)
         return self._known[key]
 

@@ -29,7 +29,8 @@ class CheckSite(NamedTuple):
 
     The values recorded are those of `instance` (indices of the regions and loops around), then of `operands`. For an
     index check operands come in pairs (index, extent), one pair per dimension in `dims`; `what` names the array. For an
-    assertion `what` is its message and `code` its diagnostic code. `start` and `end` delimit the place in the source.
+    assertion `what` is its message and `code` its diagnostic code. A place where instances wait (`waits`) records the
+    numbers of all places where instances wait. `start` and `end` delimit the place in the source.
     """
 
     what: str
@@ -39,6 +40,7 @@ class CheckSite(NamedTuple):
     dims: tuple[int, ...] = ()
     start: int = -1
     end: int = -1
+    waits: bool = False
 
     def message(self, function: str, values: Sequence[int], source: Source | None) -> str:
         """The text of the `CheckError`: statement, what failed, instance."""

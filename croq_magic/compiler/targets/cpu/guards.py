@@ -59,12 +59,18 @@ class Guards(Writer):
             yield
 
     def site(
-        self, what: str, operands: Sequence[Operand], span: Span | None, dims: tuple[int, ...] = (), code: str = ""
+        self,
+        what: str,
+        operands: Sequence[Operand],
+        span: Span | None,
+        dims: tuple[int, ...] = (),
+        code: str = "",
+        waits: bool = False,
     ) -> int:
         """Registers a check and returns its number."""
         start, end = (span.start, span.end) if span else (-1, -1)
         names = tuple(var.name for var in self.instance)
-        self.state.checks.append(CheckSite(what, code, names, tuple(operands), dims, start, end))
+        self.state.checks.append(CheckSite(what, code, names, tuple(operands), dims, start, end, waits))
         return len(self.state.checks) - 1
 
     def instance_values(self) -> list[str]:

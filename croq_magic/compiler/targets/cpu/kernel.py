@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.split_regions import meets_at_events
 from croq_magic.compiler.targets.cpu import copies, cost, vector
+from croq_magic.compiler.targets.cpu.fibers import FiberStatements
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.loops import has_print
 from croq_magic.compiler.targets.cpu.statements import Statements, all_slots
@@ -34,7 +36,7 @@ def element_count(buffer: ir.Buffer) -> ir.Expr:
     return integers.mul(integers.product(buffer.shape), integers.product(map(integers.constant, buffer.slots)))
 
 
-class KernelFunction(Statements):
+class KernelFunction(FiberStatements):
     """The block function of one launch: runs a range of blocks of the linearised grid."""
 
     def __init__(self, state: ModuleState, host: Statements, kernel: ir.Kernel) -> None:
@@ -49,6 +51,7 @@ class KernelFunction(Statements):
                 break
             self.grid.append(inner)
         self.serial = has_print(kernel.region)
+        self.concurrent = meets_at_events(kernel.region)
         pairs = [list(zip(region.indices, region.extents, strict=True)) for region in self.grid]
         if self.serial:  # prints appear by the linear index, whose first index is the fastest
             pairs = [level[::-1] for level in pairs]
@@ -67,7 +70,7 @@ class KernelFunction(Statements):
         shared = [node.buffer for node in walk(body) if isinstance(node, ir.Declare) and _is_shared(node.buffer)]
         work = cost.body_cost(body)
         self.instance += [var for region in self.grid[:-1] for var in region.indices]
-        if work < THIN and not shared and self.axes:
+        if work < THIN and not shared and self.axes and not self.concurrent:
             self._thin_blocks(body, work)
         else:
             self._thick_blocks(body, shared)
@@ -94,7 +97,7 @@ class KernelFunction(Statements):
 
     # --------------------------------------------------------------------------------------------------- the grid
 
-    def _coordinates(self, linear: str, axes: Sequence[tuple[ir.Var, ir.Expr]]) -> None:
+    def coordinates(self, linear: str, axes: Sequence[tuple[ir.Var, ir.Expr]]) -> None:
         """Declares the indices of `axes` from a linear index whose last axis is the fastest."""
         wide = [position for position, (_, extent) in enumerate(axes) if integers.value(extent) != 1]
         divisor: list[str] = []
@@ -112,7 +115,7 @@ class KernelFunction(Statements):
     def _thick_blocks(self, body: ir.Body, shared: Sequence[ir.Buffer]) -> None:
         with self.block(f"for ({INDEX} block_ = begin; block_ < end; ++block_)"):
             self.line(f"if (croq_stop(lane)) {self.leave}")
-            self._coordinates("block_", self.axes)
+            self.coordinates("block_", self.axes)
             for buffer in shared:
                 self._place_buffer(buffer)
             with self.an_instance(self.grid[-1]):
@@ -128,11 +131,11 @@ class KernelFunction(Statements):
             self.line(f"if (croq_stop(lane)) {self.leave}")
             if all(integers.value(e) == 1 for _, e in outer):
                 self.line(f"const {INDEX} {start} = block_;")
-                self._coordinates("0", outer)
+                self.coordinates("0", outer)
             else:
                 row = self.names.fresh("row")
                 self.line(f"const {INDEX} {row} = block_ / {size}, {start} = block_ % {size};")
-                self._coordinates(row, outer)
+                self.coordinates(row, outer)
             most = f"croq_min<{INDEX}>(end - block_, {limit})"
             self.line(f"const {INDEX} {stop} = croq_min<{INDEX}>({start} + {most}, {size});")
             self.line(f"block_ += {stop} - {start};")
@@ -185,7 +188,9 @@ class KernelFunction(Statements):
             self.unsupported(f"`{buffer.name}`: block storage of symbolic size is", buffer.span)
             return
         alignment = max(64, buffer.alignment)
-        if size <= STACK_BYTES:
+        if self.fibers is not None and not _is_shared(buffer):  # every fiber keeps its own, on its stack
+            self.fibers.stack_bytes += size + alignment
+        if size <= STACK_BYTES or (self.fibers is not None and not _is_shared(buffer)):
             self.line(f"alignas({alignment}) {c} {name}[{max(1, size // buffer.dtype.size)}];")
             return
         offset = self._scratch.get(id(buffer))

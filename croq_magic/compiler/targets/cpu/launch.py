@@ -126,8 +126,12 @@ class Launcher:
         name = self.entry.function
         if code == CHECK:
             record = self._runtime.last_failure().contents
+            values = record.values[: record.count]
             site = self._checks[record.check]
-            raise CheckError(site.message(name, record.values[: record.count], self._source))
+            if not site.waits:
+                raise CheckError(site.message(name, values, self._source))
+            places = [self._checks[number] for number in values]  # a deadlock: all places where instances wait
+            raise CheckError("\n".join(place.message(name, (), self._source) for place in places))
         if code == MEMORY:
             raise TargetError(f"{name}: not enough memory for its buffers")
         if code == INTERRUPTED:  # the runtime found the signal, but no handler raised

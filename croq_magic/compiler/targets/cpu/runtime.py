@@ -111,7 +111,7 @@ def runtime() -> Runtime:
         with _lock:
             if _runtime is None:
                 source = build.header("croq_runtime.cpp")
-                library = build.library(source, "CPU runtime", native=False)
+                library = build.library(source, "CPU runtime", native=False, headers=("croq_cpu.h", "croq_fibers.h"))
                 _runtime = Runtime(library.handle)
     return _runtime
 

@@ -129,6 +129,15 @@ class Statements(Loops):
         for target, source in zip(names, [*names[1:], first], strict=True):
             self.line(f"{target} = {source};")
 
+    def declare_event(self, s: ir.DeclareEvent) -> None:
+        self.unsupported("an event outside a kernel is", s.span)
+
+    def trigger(self, s: ir.Trigger) -> None:
+        self.unsupported("an event outside a kernel is", s.span)
+
+    def wait_event(self, s: ir.WaitEvent) -> None:
+        self.unsupported("an event outside a kernel is", s.span)
+
     def nothing(self, s: ir.Stmt) -> None:
         """Completion of copies that were done at once, fences: no work."""
 
@@ -284,16 +293,19 @@ _HANDLERS: dict[type, Callable[[Statements, Any], None]] = {
     ir.Fence: Statements.nothing,
     ir.SyncHost: Statements.nothing,
     ir.Rotate: Statements.rotate,
-    ir.Barrier: Statements.barrier,
+    ir.Barrier: lambda out, s: out.barrier(s),
+    ir.DeclareEvent: lambda out, s: out.declare_event(s),
+    ir.Trigger: lambda out, s: out.trigger(s),
+    ir.WaitEvent: lambda out, s: out.wait_event(s),
     ir.For: Statements.for_loop,
     ir.While: Statements.while_loop,
-    ir.If: Statements.branch,
-    ir.Masked: Statements.masked,
+    ir.If: lambda out, s: out.branch(s),
+    ir.Masked: lambda out, s: out.masked(s),
     ir.Scope: Statements.scope,
     ir.Break: Statements.break_loop,
     ir.Continue: Statements.continue_loop,
-    ir.Yield: Statements.end_instance,
-    ir.Region: Statements.region,
+    ir.Yield: lambda out, s: out.end_instance(s),
+    ir.Region: lambda out, s: out.region(s),
     ir.Atomic: Statements.atomic,
     ir.Call: Statements.call,
     ir.Print: Statements.print_statement,

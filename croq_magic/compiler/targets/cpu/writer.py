@@ -50,6 +50,10 @@ class Writer:
         self.lines += text.split("\n")
         self._place = None
 
+    def forget_place(self) -> None:
+        """The next lines do not follow the ones before."""
+        self._place = None
+
     def extend(self, other: Writer) -> None:
         self.lines += other.lines
         self._place = None
