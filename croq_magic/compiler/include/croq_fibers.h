@@ -189,4 +189,11 @@ void note_progress(croq_lane* lane) {
   if (lane->in_fiber) ++crew->progress;
 }
 
+// A fiber looks up through its scheduler, which has the thread's own stack.
+int32_t poll_in_fiber(croq_lane* lane) {
+  crew->wants_poll = 1;
+  back_to_scheduler();
+  return lane->stopped = load(lane->call->stop) != 0;
+}
+
 }  // namespace

@@ -21,6 +21,7 @@ from typing import ClassVar
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.joins import coarsest, leaves_loop, meets_at_events, must_split, scope_of
 from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
 from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import rewrite, substitute, walk
@@ -41,14 +42,6 @@ class SplitRegions:
         return map_kernels(function, lambda region: _kernel(region, taken))
 
 
-def meets_at_events(root: ir.Stmt) -> bool:
-    """Whether parties run different programs and meet at events: such kernels need a stack per instance."""
-    return any(
-        isinstance(node, (ir.Trigger, ir.WaitEvent)) or (isinstance(node, ir.Masked) and node.is_async)
-        for node in walk(root)
-    )
-
-
 def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
     if meets_at_events(root):
         return root
@@ -57,7 +50,7 @@ def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
         if isinstance(inner, ir.Region) and inner.attributes.cooperative:
             return dataclasses.replace(root, body=(_kernel(inner, taken),))
     cooperative = root.attributes.cooperative
-    scopes = [_scope(s, cooperative) for s in root.body]
+    scopes = [scope_of(s, cooperative) for s in root.body]
     if any(scope is not None and scope < Level.BLOCK.depth for scope in scopes):
         body = _Split(taken, cooperative).region(root)
         return ir.Region(Level.DEVICE, (), (), body, root.attributes, True, root.span)
@@ -78,66 +71,6 @@ def _inside(body: ir.Body, taken: set[str]) -> ir.Body:
         changed = changed or len(new) != 1 or new[0] is not s
         out += new
     return tuple(out) if changed else body
-
-
-def must_split(region: ir.Region) -> bool:
-    """Whether instances of the region meet inside it."""
-    assert region.level is not None
-    found = [scope for scope in map(_scope, region.body) if scope is not None]
-    return bool(found) and min(found) < region.level.depth
-
-
-def _scope(s: ir.Stmt, cooperative: bool = False) -> int | None:
-    """Depth of the coarsest level whose instances `s` joins, if it joins any."""
-    if isinstance(s, ir.Barrier):
-        if cooperative and not s.reason and s.scope is Level.BLOCK:
-            return Level.DEVICE.depth
-        return s.scope.depth
-    if isinstance(s, ir.Region):
-        inner = _coarsest(s.body, cooperative)
-        return inner if inner is not None and s.level is not None and inner < s.level.depth else None
-    if isinstance(s, ir.Masked) and not s.is_async:
-        return min(Level.BLOCK.depth, _coarsest(s.body, cooperative) or Level.BLOCK.depth)
-    owner = _fragment_owner(s)
-    if owner is not None:
-        return owner.depth
-    if is_collective(s):
-        return Level.BLOCK.depth
-    found = [scope for body in bodies(s) if (scope := _coarsest(body, cooperative)) is not None]
-    return min(found, default=None)
-
-
-def _coarsest(body: ir.Body, cooperative: bool) -> int | None:
-    return min((scope for s in body if (scope := _scope(s, cooperative)) is not None), default=None)
-
-
-def _fragment_owner(s: ir.Stmt) -> Level | None:
-    """The unit that carries out a statement on fragments together."""
-    if isinstance(s, (ir.For, ir.While, ir.If, ir.Scope, ir.Masked, ir.Region, ir.Call)):
-        return None
-    owners = [node.owner for node in walk(s) if isinstance(node, ir.Fragment)]
-    return min(owners, key=lambda level: level.depth) if owners else None
-
-
-def is_collective(s: ir.Stmt) -> bool:
-    """Statements that all instances of a block carry out together, once."""
-    if isinstance(s, ir.Copy):
-        into, source = s.dst.buffer.storage, s.src.buffer.storage
-        return into is ir.Storage.SHARED or (source is ir.Storage.SHARED and into is ir.Storage.GLOBAL)
-    if isinstance(s, ir.SpanOp):
-        return s.view.buffer.storage in (ir.Storage.SHARED, ir.Storage.GLOBAL)
-    if isinstance(s, ir.Declare):
-        return s.buffer.storage is ir.Storage.SHARED and s.init is not None
-    return isinstance(s, ir.Wait)
-
-
-def _leaves_loop(s: ir.Stmt) -> bool:
-    """Whether `s` may end an iteration of the loop around it."""
-    if isinstance(s, (ir.Break, ir.Continue)):
-        return True
-    if isinstance(s, (ir.For, ir.While, ir.Region)):
-        return False
-    return any(_leaves_loop(inner) for body in bodies(s) for inner in body)
 
 
 class _Chain:
@@ -199,8 +132,8 @@ class _Split:
                 run.clear()
 
         for s in body:
-            scope = _scope(s, self.cooperative)
-            if scope is None and lifted and _leaves_loop(s):
+            scope = scope_of(s, self.cooperative)
+            if scope is None and lifted and leaves_loop(s):
                 scope = min((r.level.depth - 1 for r in chain if r.level), default=0)
             cut = tuple(r for r in chain if scope is not None and r.level is not None and r.level.depth > scope)
             if not cut:
@@ -219,7 +152,7 @@ class _Split:
         if isinstance(s, ir.Region):
             return self.expand(s.body, around, (*cut, s), False)
         if isinstance(s, ir.Masked):
-            inner = _coarsest(s.body, self.cooperative)
+            inner = coarsest(s.body, self.cooperative)
             level = None if inner is None else inner
             deep = tuple(r for r in cut if level is not None and r.level is not None and r.level.depth > level)
             if not deep:

@@ -20,7 +20,7 @@ from croq_magic.compiler.targets.cpu.kernel import KernelFunction, element_count
 from croq_magic.compiler.targets.cpu.statements import Statements
 from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
-from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
+from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, ctype
 from croq_magic.compiler.visit import walk
 
 
@@ -69,8 +69,12 @@ def emit_module(
     typedefs = len(out.lines)
     entries = []
     for function in functions:
-        emitter = HostFunction(state, function)
-        emitter.emit()
+        try:
+            emitter = HostFunction(state, function)
+            emitter.emit()
+        except Unsupported as problem:
+            problem.span = problem.span or function.span
+            raise
         out.extend(emitter)
         entries.append(emitter.entry)
     out.line("}  // namespace croq_cell")
@@ -83,6 +87,7 @@ def _kind(param: ir.Param) -> str:
         return "a"
     if param.kind == "stream" or param.dtype is None:
         return "-"
+    ctype(param.dtype)  # raises for a type this target does not have
     if param.dtype.is_float:
         return {"f32": "f", "tf32": "f", "f64": "d", "f16": "h", "bf16": "b"}[param.dtype.name]
     return "i"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 from functools import lru_cache
+from pathlib import Path
 
 
 @lru_cache(maxsize=1)
@@ -17,6 +18,19 @@ def vector_registers() -> tuple[int, int]:
     except OSError:
         flags = []
     return registers_of(flags)
+
+
+@lru_cache(maxsize=1)
+def last_level_cache() -> int:
+    """Bytes of the largest cache; 32 MiB where the system does not say."""
+    largest = 0
+    for path in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*/size"):
+        try:
+            text = path.read_text().strip()
+            largest = max(largest, int(text[:-1]) * {"K": 1 << 10, "M": 1 << 20}[text[-1]])
+        except (OSError, ValueError, KeyError, IndexError):
+            continue
+    return largest or 32 << 20
 
 
 def registers_of(flags: list[str]) -> tuple[int, int]:

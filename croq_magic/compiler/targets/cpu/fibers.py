@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.passes.split_regions import is_collective, meets_at_events, must_split
+from croq_magic.compiler.passes.joins import is_collective, meets_at_events, must_split
 from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu.guards import ModuleState

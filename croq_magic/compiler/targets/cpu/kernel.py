@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.passes.split_regions import meets_at_events
+from croq_magic.compiler.passes.joins import meets_at_events
 from croq_magic.compiler.targets.cpu import copies, cost, vector
 from croq_magic.compiler.targets.cpu.fibers import FiberStatements
 from croq_magic.compiler.targets.cpu.guards import ModuleState
@@ -74,6 +74,8 @@ class KernelFunction(FiberStatements):
             self._thin_blocks(body, work)
         else:
             self._thick_blocks(body, shared)
+        if any(isinstance(node, ir.Store) and node.streaming for node in walk(body)):
+            self.line("croq_stream_end();")
         inner = self.lines
         self.lines, self.depth = [], 0
         with self.block(f"struct {self.frame_type}", "};"):

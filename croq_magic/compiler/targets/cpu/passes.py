@@ -9,9 +9,9 @@ from croq_magic.compiler.passes.hoist_fragments import HoistFragments
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.order_loops import OrderLoops
 from croq_magic.compiler.passes.split_regions import SplitRegions
-from croq_magic.compiler.targets.cpu.features import vector_registers
+from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_registers
 
 
 def passes() -> Sequence[Pass]:
     """After these every inner region is a plain loop over instances."""
-    return (HoistFragments(), SplitRegions(), LowerFragments(), OrderLoops(*vector_registers()))
+    return (HoistFragments(), SplitRegions(), LowerFragments(), OrderLoops(*vector_registers(), last_level_cache()))

@@ -11,6 +11,7 @@ from collections.abc import Callable
 
 from croq_magic.compiler.targets.cpu import build
 
+RUNTIME_HEADERS = ("croq_cpu.h", "croq_calls.h", "croq_fibers.h", "croq_launch.h")
 VALUES = 24  # CROQ_VALUES of croq_cpu.h
 OK, CHECK, INTERRUPTED, MEMORY, ARGUMENT = range(5)  # return codes of croq_run
 
@@ -111,7 +112,7 @@ def runtime() -> Runtime:
         with _lock:
             if _runtime is None:
                 source = build.header("croq_runtime.cpp")
-                library = build.library(source, "CPU runtime", native=False, headers=("croq_cpu.h", "croq_fibers.h"))
+                library = build.library(source, "CPU runtime", native=False, headers=RUNTIME_HEADERS)
                 _runtime = Runtime(library.handle)
     return _runtime
 

@@ -135,7 +135,11 @@ class VectorLoop:
             value, wide = f"{current} {s.op} {value}", True
             if compute is not dtype:
                 value = f"__builtin_convertvector({value}, {self._type(dtype)})"
-        self.out.line(f"{target} = {value if wide else self._splat(value, dtype)};")
+        vector = value if wide else self._splat(value, dtype)
+        if s.streaming and target.startswith("*"):
+            self.out.line(f"croq_stream({target[1:]}, {self._type(dtype)}({vector}));")
+        else:
+            self.out.line(f"{target} = {vector};")
 
     def _type(self, dtype: DType) -> str:
         self.used.add((dtype, self.count))
