@@ -16,7 +16,7 @@ from traitlets import Bool, Enum, Unicode
 
 from croq_magic import options
 from croq_magic.cells import CellIndex
-from croq_magic.errors import CompileError, OptionError
+from croq_magic.errors import CompileError, CroqError, Interrupted, OptionError
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -84,6 +84,13 @@ class CroqtileMagics(Magics):
             value = self._run(program, settings, clock)
         except CompileError as error:  # of the compiler, or of the target's when extents become known
             raise self._cells.explain(error, names) from None
+        except (CroqError, Interrupted, MemoryError):
+            raise
+        except KeyboardInterrupt:
+            raise Interrupted("the cell was interrupted before anything ran") from None
+        except Exception as error:
+            error.add_note("This is a mistake in croq_magic. Please report it with the cell and what %croqtile prints.")
+            raise
         if settings.time:
             print(clock)
         return value
@@ -127,6 +134,8 @@ class CroqtileMagics(Magics):
         found = self._programs.pop(key, None)
         if found is None:
             found = program.compile(source, settings.target, None, defines, settings.checks)
+        else:
+            sys.stdout.write(found.unit.printed)  # what the program prints while it is compiled
         self._programs[key] = found  # the most recently used is the last
         while len(self._programs) > KEPT_PROGRAMS:
             del self._programs[next(iter(self._programs))]

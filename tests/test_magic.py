@@ -207,6 +207,30 @@ def test_lines_are_counted_as_the_notebook_shows_them(shell: InteractiveShell) -
     assert result.error_in_exec.diagnostics[0].span.line == 7
 
 
+def test_mistakes_of_ours_say_so(run: Any, monkeypatch: Any) -> None:
+    def broken(*_: Any) -> None:
+        raise RuntimeError("lost")
+
+    monkeypatch.setattr("croq_magic.program.compile", broken)
+    with pytest.raises(RuntimeError, match="lost") as caught:
+        run("", ADD)
+    assert "mistake in croq_magic" in caught.value.__notes__[0]
+
+    def stopped(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("croq_magic.program.compile", stopped)
+    with pytest.raises(KeyboardInterrupt, match="interrupted before anything ran"):
+        run("", ADD)
+
+
+def test_what_a_program_prints_while_it_is_compiled_is_printed_every_time(run: Any, capsys: Any) -> None:
+    program = '__co__ int one() { println!("extent ", 4 * 4); return 1; }'
+    for _ in range(3):
+        assert run("-t cpu", program) == 1
+        assert capsys.readouterr().out.splitlines()[0] == "extent 16"
+
+
 def test_wrong_options_are_no_usage_error(run: Any) -> None:
     with pytest.raises(OptionError):
         run("--nonsense", ADD)
