@@ -263,13 +263,15 @@ class Assign(Stmt):
 @dataclasses.dataclass(frozen=True)
 class Store(Stmt):
     """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the element type, or in a
-    compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers)."""
+    compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers). `streaming`: a hint
+    that the element will not be read soon."""
 
     view: View
     index: tuple[Expr, ...]
     value: Expr
     op: str = ""
     checks: tuple[int, ...] = ()
+    streaming: bool = False
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 

@@ -174,7 +174,8 @@ class _Printer:
             self.block("} else", s.other)
 
     def store(self, s: ir.Store) -> None:
-        self.line(f"{format_element(s.view, s.index, s.checks)} {s.op}= {format_expr(s.value)}")
+        streaming = " streaming" if s.streaming else ""
+        self.line(f"{format_element(s.view, s.index, s.checks)} {s.op}= {format_expr(s.value)}{streaming}")
 
     def atomic(self, s: ir.Atomic) -> None:
         args = [format_element(s.view, s.index, s.checks)]

@@ -195,6 +195,38 @@ def test_rows_are_scalars_where_lanes_would_be_collected_one_by_one() -> None:
     assert "out_acc_2[i_2, 0] = out_acc_2[i_2, 0] + a[i0 + i_2, k] * vector[k]" in text
 
 
+def test_what_no_cache_holds_is_streamed() -> None:
+    """64 rows of 1024 elements of four bytes are more than 64 KiB; rows of a grid become vectors."""
+    wide = [build.buffer(name, (M, 1024)) for name in "xyz"]
+    column = build.index("j", 1024, ir.Role.REGION)
+    add = build.store(wide[2], (i, column), build.plus(*(build.at(buffer, i, column) for buffer in wide[:2])))
+    grid = kernel(build.region(build.BLOCK, {"j": 1024, "i": M}, [add]))
+    after = OrderLoops(*AVX512, cache=1 << 16)(grid, Context())
+    assert (
+        format_body((next(after.launches()).kernel.region,))
+        == """\
+region block [i < 64] {
+  for j0 in 0..1024 step 32 {
+    for vector j_2 in 0..32 unroll(2) {
+      z[i, j0 + j_2] = x[i, j0 + j_2] + y[i, j0 + j_2] streaming
+    }
+  }
+}
+"""
+    )
+    roomy = OrderLoops(*AVX512, cache=1 << 20)(grid, Context())
+    assert "streaming" not in format_body((next(roomy.launches()).kernel.region,))
+
+
+def test_what_is_read_again_is_not_streamed() -> None:
+    wide = [build.buffer(name, (M, 1024)) for name in "xy"]
+    column = build.index("j", 1024, ir.Role.REGION)
+    for op, value in (("+", build.at(wide[0], i, column)), ("", build.at(wide[1], i, column))):
+        grid = kernel(build.region(build.BLOCK, {"i": M, "j": 1024}, [build.store(wide[1], (i, column), value, op)]))
+        after = OrderLoops(*AVX512, cache=1 << 16)(grid, Context())
+        assert "streaming" not in format_body((next(after.launches()).kernel.region,))
+
+
 def guarded() -> ir.Function:
     return build.saxpy()
 

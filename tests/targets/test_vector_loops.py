@@ -92,6 +92,7 @@ def cases() -> dict[str, Case]:
             found[f"rows_{width}_{size}"] = grid_product(*size, threads=True), width
             found[f"transposed_{width}_{size}"] = grid_product(*size, transposed=True), width
         found[f"vector_{width}"] = matrix_vector(37, 19), width
+        found[f"streamed_{width}"] = large_add(), width
     found["columns_first"] = columns_first(), (64, 32)
     names = build.dim("M"), build.dim("K"), build.dim("N")
     found["grid_symbolic"] = grid_product(*names), (32, 16)
@@ -99,11 +100,22 @@ def cases() -> dict[str, Case]:
     return found
 
 
+def large_add() -> ir.Function:
+    """Rows of 1100 elements, blocks of one element; more than the cache that `ordered` is told of."""
+    x, out = build.param("x", (5, 1100), F32), build.buffer("output", (5, 1100), F32, zeroed=True)
+    i, j = build.index("i", 5, ir.Role.REGION), build.index("j", 1100, ir.Role.REGION)
+    assert x.buffer is not None
+    store = build.store(out, (i, j), build.plus(build.at(x.buffer, i, j), build.at(x.buffer, i, j)))
+    return build.returning(
+        "add", (x,), out, [build.launch("add", build.region(build.BLOCK, {"i": 5, "j": 1100}, [store]))]
+    )
+
+
 def ordered(case: Case) -> ir.Function:
     """The function after the passes for that vector width; it must have been changed by them."""
     function, width = case
     before = run_passes(function, [PromoteAccumulators()], Context())
-    after = OrderLoops(*width)(before, Context())
+    after = OrderLoops(*width, cache=1 << 14)(before, Context())
     assert after is not before, "nothing was ordered"
     return after
 
@@ -214,6 +226,17 @@ def test_matrix_and_vector(emitted: Emitted, width: tuple[int, int]) -> None:
     lhs, rhs = (rng.standard_normal(shape).astype(np.float32) for shape in ((37, 19), (19, 1)))
     got = run(emitted, f"vector_{width}", (lhs, rhs), np.zeros(37, np.float32))
     np.testing.assert_array_equal(got, product(lhs, rhs)[:, 0])
+
+
+@pytest.mark.parametrize("width", TYPE_WIDTHS, ids=str)
+@pytest.mark.parametrize("offset", [0, 1, 4], ids="offset {}".format)
+def test_streamed_stores_at_any_address(emitted: Emitted, width: tuple[int, int], offset: int) -> None:
+    x = np.arange(5 * 1100, dtype=np.float32).reshape(5, 1100)
+    space = np.zeros(5 * 1100 + 8, np.float32)
+    assert "croq_stream((f32x" in emitted.text
+    got = run(emitted, f"streamed_{width}", (x,), space[offset : offset + x.size].reshape(x.shape))
+    np.testing.assert_array_equal(got, 2 * x)
+    assert not space[:offset].any() and not space[offset + x.size :].any()
 
 
 def test_columns_first(emitted: Emitted) -> None:

@@ -13,9 +13,10 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.affine import Dim
 from croq_magic.compiler.passes.loop_nests import Nest
 from croq_magic.compiler.types import S32
-from croq_magic.compiler.visit import substitute
+from croq_magic.compiler.visit import rewrite, substitute
 
 ROWS, COLUMNS = 32, 256  # a tile at most: its part of one operand stays in the first-level cache
+CHUNK = 4096  # elements of a row that a block streams
 BLOCKS = 64  # as many tiles are wanted before they grow: enough for the threads of a large machine
 
 
@@ -53,6 +54,49 @@ def retiled(nest: Nest, row: Dim | None, column: Dim | None, rows: int, lanes: i
         inner.append(part)
     new_row = inner[0] if row is not None else None
     return Grid(tuple(axes), Nest(tuple(inner), body), new_row, inner[-1] if column is not None else None)
+
+
+def rows(nest: Nest, order: list[Dim], column: Dim) -> Grid:
+    """The nest as a grid of parts of rows; `order` lists its dimensions, outer ones first."""
+    outer, part = _cut(column, _extent(column, [CHUNK]))
+    place = integers.add(integers.mul(outer.var, integers.constant(_extent(column, [CHUNK]))), part.var)
+    body = substitute(nest.body, {column.var: place})
+    return Grid((*(d for d in order if d is not column), outer), Nest((part,), body), None, part)
+
+
+def region(root: ir.Region, grid: Grid, body: ir.Body) -> ir.Region:
+    """The kernel's region with another grid and body."""
+    places: dict[ir.Var, ir.Expr] = {a.var: integers.ZERO for a in grid.axes if a.size == 1}
+    axes = [a for a in grid.axes if a.size != 1]
+    indices = tuple(dataclasses.replace(a.var, role=ir.Role.REGION) for a in axes)
+    places |= {a.var: i for a, i in zip(axes, indices, strict=True)}
+    new = substitute(body, places)
+    return dataclasses.replace(root, indices=indices, extents=tuple(a.extent for a in axes), body=new)
+
+
+def streams(nest: Nest, column: Dim, cache: int) -> bool:
+    """Whether what the nest stores does not fit into `cache` bytes, and nothing of it is read."""
+    count = 1
+    for d in nest.dims:
+        if d.size is None:
+            return False
+        count *= d.size
+    stored = {a.view.buffer for a in nest.stores()}
+    if any(isinstance(a, ir.Load) and a.view.buffer in stored for a in nest.accesses()):
+        return False
+    one_each = len(nest.stores()) == len(stored) and not any(s.op for s in nest.stores())
+    return one_each and (column.size or 0) >= CHUNK // 4 and all(count * b.dtype.size > cache for b in stored)
+
+
+def streaming(body: ir.Body) -> ir.Body:
+    """The statements with every store to global memory past the caches."""
+
+    def change(node: ir.Node) -> ir.Node | None:
+        if isinstance(node, ir.Store) and node.view.buffer.storage is ir.Storage.GLOBAL:
+            return dataclasses.replace(node, streaming=True)
+        return None
+
+    return rewrite(body, change)
 
 
 def _count(dim: Dim | None, size: int) -> int:

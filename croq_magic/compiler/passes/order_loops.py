@@ -23,23 +23,25 @@ from croq_magic.compiler.visit import substitute, walk
 
 @dataclasses.dataclass(frozen=True)
 class OrderLoops:
-    """`width` (bytes) and `count` describe the processor's vector registers."""
+    """`width` (bytes) and `count` describe the processor's vector registers. Where one store statement of a launch
+    writes more than `cache` bytes, its stores go past the caches (0: never)."""
 
     name: ClassVar[str] = "order-loops"
     width: int = 16
     count: int = 16
+    cache: int = 0
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         taken = {b.name for b in walk(function) if isinstance(b, ir.Buffer)} | affine.names(function)
-        work = _Work(taken, Vectors(self.width, self.count))
+        work = _Work(taken, Vectors(self.width, self.count), self.cache)
         return map_kernels(function, work.kernel)
 
 
 class _Work:
-    """One run of the pass: the names in use and the vectors to fill."""
+    """One run of the pass: the names in use, the vectors to fill and the size of the cache."""
 
-    def __init__(self, taken: set[str], vectors: Vectors) -> None:
-        self.taken, self.vectors = taken, vectors
+    def __init__(self, taken: set[str], vectors: Vectors, cache: int) -> None:
+        self.taken, self.vectors, self.cache = taken, vectors, cache
 
     def fresh(self, name: str) -> str:
         new, count = name, 1
@@ -112,7 +114,11 @@ class _Work:
         grid = {v.name for v in root.indices}
         if nest.straight:
             column = _best_column(nest)
-            return _rows(root, nest, column.dim) if column is not None and column.dim.sources & grid else None
+            if column is None:
+                return None
+            if self.cache and block_tiles.streams(nest, column.dim, self.cache):
+                return self._streamed(root, nest, column.dim)
+            return _rows(root, nest, column.dim) if column.dim.sources & grid else None
         block = loop_nests.of_region(threads, self.taken)
         plan = self._plan(block) if block is not None else None
         if plan is not None and plan.good:
@@ -122,8 +128,16 @@ class _Work:
             return None
         new = block_tiles.retiled(plan.nest, plan.row, plan.column, self.vectors.rows(2), plan.lanes)
         body = register_tiles.tiled(new.nest, new.row, new.column, plan.lanes, self.vectors, self.fresh)
-        indices = tuple(dataclasses.replace(a.var, role=ir.Role.REGION) for a in new.axes)
-        return dataclasses.replace(root, indices=indices, extents=tuple(a.extent for a in new.axes), body=body)
+        return block_tiles.region(root, new, body)
+
+    def _streamed(self, root: ir.Region, nest: Nest, column: Dim) -> ir.Region | None:
+        dtype = loop_nests.vector_type(nest)
+        if dtype is None:
+            return None
+        lanes = self.vectors.width // dtype.size
+        new = block_tiles.rows(nest, register_tiles.outer_first(list(nest.dims), nest.stores()[0]), column)
+        body = register_tiles.tiled(new.nest, None, new.column, lanes, self.vectors, self.fresh)
+        return block_tiles.region(root, new, block_tiles.streaming(body))
 
 
 @dataclasses.dataclass(frozen=True)
