@@ -23,7 +23,7 @@ from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.joins import coarsest, leaves_loop, meets_at_events, must_split, scope_of
 from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
-from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
 
 Level = ir.Level
@@ -94,11 +94,13 @@ class _Segment(ir.Stmt):
 
 @dataclasses.dataclass(frozen=True)
 class _Lifted(ir.Stmt):
-    """A statement outside the regions of `cut`; it is evaluated for their first instance."""
+    """A statement outside the regions of `cut`; it is evaluated for their first instance, or for the one that `leader`
+    gives for their indices."""
 
     cut: _Chain
     inner: ir.Stmt
     inside: tuple[ir.Body, ...]
+    leader: tuple[ir.Expr, ...] = ()
     span: None = None
 
 
@@ -152,18 +154,40 @@ class _Split:
         if isinstance(s, ir.Region):
             return self.expand(s.body, around, (*cut, s), False)
         if isinstance(s, ir.Masked):
-            inner = coarsest(s.body, self.cooperative)
-            level = None if inner is None else inner
+            level = coarsest(s.body, self.cooperative)
             deep = tuple(r for r in cut if level is not None and r.level is not None and r.level.depth > level)
             if not deep:
                 taken = ir.If(s.predicate, s.body, span=s.span)
                 return (_Segment(_Chain(cut), _Chain((*around, *cut)), (taken,)),)
             staying = cut[: len(cut) - len(deep)]
-            body = self.expand(s.body, (*around, *staying), deep, False)
-            return _around(staying, (_Lifted(_Chain(deep), ir.If(s.predicate, (), span=s.span), (body, ())),))
+            return _around(staying, self.masked(s, (*around, *staying), deep))
         lifted = isinstance(s, (ir.For, ir.While)) or not isinstance(s, ir.Region)
         inside = tuple(self.expand(body, around, cut, lifted) for body in bodies(s))
         return (_Lifted(_Chain(cut), with_bodies(s, lambda body: ()), inside),)
+
+    def masked(self, s: ir.Masked, around: Chain, cut: Chain) -> ir.Body:
+        """An `inthreads` whose selected instances meet. Its segments run for them alone; what stands between segments
+        is carried out once, for one of them, if there is one."""
+        selected = ir.Var(self.fresh("selected"), BOOL, ir.Role.LET)
+        indices = _Chain(cut).indices
+        count = integers.constant(len(indices) + 1)
+        leader = views.whole(ir.Buffer(self.fresh("leader"), S32, ir.Storage.LOCAL, (count,)))
+        found = ir.Load(leader, (integers.ZERO,))
+        places = [(integers.constant(i + 1),) for i in range(len(indices))]
+        note = (
+            ir.Store(leader, (integers.ZERO,), integers.ONE),
+            *(ir.Store(leader, place, var) for place, var in zip(places, indices, strict=True)),
+        )
+        first = ir.Binary("&&", selected, ir.Binary("==", found, integers.ZERO, BOOL), BOOL)
+        choose = (ir.Let(selected, s.predicate, span=s.span), ir.If(first, note))
+        values = {var: ir.Load(leader, place) for var, place in zip(indices, places, strict=True)}
+        body = _for_selected(self.expand(s.body, around, cut, False), selected, values)
+        some = ir.If(ir.Binary("!=", found, integers.ZERO, BOOL), (), span=s.span)
+        return (
+            ir.Declare(leader.buffer, integers.ZERO),
+            _Segment(_Chain(cut), _Chain((*around, *cut)), choose),
+            _Lifted(_Chain(()), some, (body, ())),
+        )
 
     # ---------------------------------------------------------------------------------- what lives across segments
 
@@ -258,8 +282,8 @@ class _Split:
         return tuple(out)
 
     def _heads(self, s: _Lifted, inside: Iterator[ir.Body]) -> ir.Body:
-        zero: ir.Expr = integers.ZERO
-        first = dict.fromkeys(s.cut.indices, zero)
+        leader = s.leader or (integers.ZERO,) * len(s.cut.indices)
+        first = dict(zip(s.cut.indices, leader, strict=True))
         head = self._replace((self._recompute(s.inner),))
         assert len(head) == 1
         statement: ir.Stmt = substitute(head[0], first)
@@ -368,6 +392,22 @@ def _around(regions: Chain, body: ir.Body) -> ir.Body:
     for region in reversed(regions):
         body = (dataclasses.replace(region, body=body),)
     return body
+
+
+def _for_selected(tree: ir.Body, selected: ir.Var, leader: dict[ir.Var, ir.Load]) -> ir.Body:
+    """The tree with its segments for selected instances alone, and what is between them evaluated for the leader."""
+    out: list[ir.Stmt] = []
+    for s in tree:
+        if isinstance(s, _Segment):
+            s = dataclasses.replace(s, body=(ir.If(selected, s.body),))
+        elif isinstance(s, _Lifted):
+            inside = tuple(_for_selected(body, selected, leader) for body in s.inside)
+            first = tuple(leader.get(var, integers.ZERO) for var in s.cut.indices)
+            s = dataclasses.replace(s, inside=inside, leader=s.leader or first)
+        elif isinstance(s, ir.Region):
+            s = dataclasses.replace(s, body=_for_selected(s.body, selected, leader))
+        out.append(s)
+    return tuple(out)
 
 
 def _with_inside(s: ir.Stmt, inside: Iterator[ir.Body]) -> ir.Stmt:
