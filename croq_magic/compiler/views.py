@@ -110,6 +110,7 @@ def reshape(view: ir.View, extents: tuple[ir.Expr, ...], span: Span | None = Non
         map=_delinearise(offset, view.buffer.shape),
         offset=integers.simplify(offset),
         extents=extents,
+        contiguous=True,
         span=span or view.span,
     )
 
@@ -147,6 +148,23 @@ def strides(view: ir.View) -> tuple[ir.Expr, ...] | None:
         result.append(step)
         rebuilt = integers.add(rebuilt, integers.mul(step, view.coords[i]))
     return tuple(result) if integers.equal(rebuilt, view.offset) else None
+
+
+def is_contiguous(view: ir.View) -> bool:
+    """Whether the elements lie one after the other in row-major order; dimensions of extent 1 do not matter."""
+    if view.contiguous:
+        return True
+    steps = strides(view)
+    if steps is None:
+        return False
+    wanted: ir.Expr = integers.ONE
+    for extent, step in zip(reversed(view.extents), reversed(steps), strict=True):
+        if integers.value(extent) == 1:
+            continue
+        if not integers.equal(step, wanted):
+            return False
+        wanted = integers.mul(wanted, extent)
+    return True
 
 
 def at_leading(view: ir.View, index: tuple[ir.Expr, ...], span: Span | None = None) -> ir.View:

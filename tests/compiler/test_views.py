@@ -154,3 +154,23 @@ def test_element() -> None:
     coordinates, offset = views.element(part, consts([1, 2]))
     assert [integers.value(e) for e in coordinates] == [2, 4]
     assert integers.value(offset) == array[2, 4]
+
+
+@pytest.mark.parametrize(
+    ("origin", "extents"),
+    [
+        ([0, 0, 0], [4, 6, 5]),
+        ([1, 2, 0], [1, 1, 5]),
+        ([1, 2, 1], [1, 1, 3]),
+        ([1, 2, 1], [3, 1, 1]),
+        ([1, 0, 2], [1, 1, 1]),
+    ],
+)
+def test_contiguity_is_that_of_the_addresses(origin: list[int], extents: list[int]) -> None:
+    """Of a part of a part: the rows of a tile are contiguous though the tile is not. Extents of 1 do not matter."""
+    view, array = numbered([9, 8, 7])
+    tile = views.window(view, consts([2, 1, 2]), consts([4, 6, 5]))
+    part = views.window(tile, consts(origin), consts(extents))
+    slices = tuple(slice(o, o + e) for o, e in zip(origin, extents, strict=True))
+    expected = array[2:6, 1:7, 2:7][slices].flags.c_contiguous
+    assert views.is_contiguous(part) == views.is_contiguous(views.squeeze(part)) == expected

@@ -272,7 +272,7 @@ def _(op: syntax.SpanAs, c: Checker, parent: ir.View, name: str) -> ir.View:
     before, after = integers.product(parent.extents), integers.product(extents)
     message = f"`{name}` has {show(before)} elements, the new shape {show(after)}"
     c.require(ir.Binary("==", before, after, BOOL), "VEW08", message, op.span, values=(before, after))
-    if not parent.contiguous:
+    if not views.is_contiguous(parent):
         strides = views.strides(parent)
         shown = ", ".join(map(show, strides)) if strides else "not affine"
         c.fail(
