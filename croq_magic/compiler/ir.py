@@ -336,6 +336,17 @@ class Barrier(Stmt):
 
 
 @dataclasses.dataclass(frozen=True)
+class NamedBarrier(Stmt):
+    """`__bar_sync(number, threads)`: threads wait at the barrier of that number until `threads` of them have arrived.
+    With `arrives` it is `__bar_arrive`, which counts and does not wait."""
+
+    number: Expr
+    threads: Expr
+    arrives: bool = False
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class Fence(Stmt):
     scope: Level
     span: Span | None = dataclasses.field(default=None, compare=False)
@@ -495,6 +506,16 @@ class Scope(Stmt):
 
 
 @dataclasses.dataclass(frozen=True)
+class Once(Stmt):
+    """All instances that reach the statement in their unit of level `scope` meet; one of them runs the body; then all
+    go on. Passes make it of collective statements inside regions whose instances are fibers."""
+
+    scope: Level
+    body: Body
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+
+@dataclasses.dataclass(frozen=True)
 class Break(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
@@ -522,10 +543,21 @@ class RegionAttributes(Node):
 
 
 @dataclasses.dataclass(frozen=True)
+class Fibers(Node):
+    """Why the instances of a region need stacks of their own. Each stands for `threads` threads of the machine and for
+    `units` instances of the finest region that the program wrote inside."""
+
+    reason: str
+    threads: int = 1
+    units: int = 1
+
+
+@dataclasses.dataclass(frozen=True)
 class Region(Stmt):
     """One level of parallelism. A statement directly in the body runs once per instance. The first index is the least
     significant (CUDA's `.x`). `level` is None until the pass `map-levels` has chosen; `implied` marks levels (of
-    extent 1, or 32/128 lanes) that it added."""
+    extent 1, or 32/128 lanes) that it added. `fibers` is set where every instance needs a stack of its own, None where
+    the instances may run one after the other."""
 
     level: Level | None
     indices: tuple[Var, ...]
@@ -533,6 +565,7 @@ class Region(Stmt):
     body: Body
     attributes: RegionAttributes = RegionAttributes()
     implied: bool = False
+    fibers: Fibers | None = None
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 

@@ -110,8 +110,8 @@ class _Printer:
     def line(self, text: str) -> None:
         self.lines.append("  " * self.depth + text)
 
-    def block(self, head: str, body: ir.Body) -> None:
-        self.line(head + " {")
+    def block(self, head: str, body: ir.Body, remark: str = "") -> None:
+        self.line(head + " {" + (f"  // {remark}" if remark else ""))
         self.depth += 1
         for statement in body:
             self.statement(statement)
@@ -158,7 +158,8 @@ class _Printer:
             extra += f" maxnreg({s.attributes.maxnreg})"
         if s.attributes.device:
             extra += f" device({s.attributes.device})"
-        self.block(f"region {level} [{names}]{extra}", s.body)
+        reason = s.fibers.reason if s.fibers is not None else ""
+        self.block(f"region {level} [{names}]{extra}" + (" fibers" if reason else ""), s.body, reason)
 
     def loop(self, s: ir.For) -> None:
         kind = "" if s.kind is ir.LoopKind.SERIAL else f" {s.kind.value}"
@@ -266,6 +267,13 @@ _STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] =
     (ir.While, lambda p, s: p.block(f"while {format_expr(s.condition)}", s.body)),
     (ir.Scope, lambda p, s: p.block("scope", s.body)),
     (ir.Barrier, _plain(lambda s: f"barrier {s.scope.value}" + (f"  // {s.reason}" if s.reason else ""))),
+    (
+        ir.NamedBarrier,
+        _plain(
+            lambda s: f"{'arrive' if s.arrives else 'barrier'} #{format_expr(s.number)} of {format_expr(s.threads)}"
+        ),
+    ),
+    (ir.Once, lambda p, s: p.block(f"once {s.scope.value}", s.body)),
     (ir.Fence, _plain(lambda s: f"fence {s.scope.value}")),
     (ir.Wait, _plain(lambda s: "wait " + ", ".join(t.name for t in s.tokens))),
     (ir.Rotate, _plain(lambda s: "rotate " + ", ".join(v.name for v in s.slots))),

@@ -35,6 +35,11 @@ def threads_per_block(block: ir.Region) -> int | None:
     return _threads_of_unit(block, None)
 
 
+def threads_of_unit(unit: ir.Region) -> int | None:
+    """Threads of one instance of a region: those its inner regions need, else 32 of a group, 128 of a group of four."""
+    return _threads_of_unit(unit, None)
+
+
 def _threads_of_unit(unit: ir.Region, context: Context | None) -> int | None:
     """Threads of one instance of a region: what its inner regions agree on, else the lanes of its level."""
     needs = [(inner, _threads(inner, context)) for inner in inner_regions(unit.body)]

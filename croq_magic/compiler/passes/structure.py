@@ -13,6 +13,7 @@ _BODIES: dict[type[ir.Stmt], tuple[str, ...]] = {
     ir.While: ("body",),
     ir.Scope: ("body",),
     ir.Masked: ("body",),
+    ir.Once: ("body",),
     ir.Apply: ("body",),
     ir.Region: ("body",),
     ir.If: ("then", "other"),

@@ -1,0 +1,245 @@
+"""Decides how the instances of each region run on a processor: as a loop, or each on a stack of its own.
+
+A loop serves where instances meet in uniform control flow: `split-regions` cuts the loop there. Where some instances
+of a region reach a joining statement and others do not, or reach it for different things (roles that wait for each
+other's events, a barrier under a condition of the thread, a named barrier), no cut is right, and every instance needs
+a stack: a fiber. Then so does every region around it inside the block, while a finer region in which all instances do
+the same stays a loop: of `parallel w by 2 : group-4, t by 128 : thread` with roles chosen by `w` two fibers are left.
+
+Whether control flow is uniform is judged by a taint: a value differs between instances if it is computed from an index
+of the region, from an atomic, or is assigned where only some instances come by. Memory that all instances share reads
+the same for all at the same address.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from typing import ClassVar
+
+from croq_magic.compiler import ir
+from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.joins import fragment_owner, is_collective
+from croq_magic.compiler.passes.map_limits import threads_of_unit
+from croq_magic.compiler.passes.structure import bodies, inner_regions, instances, map_kernels, map_regions
+from croq_magic.compiler.visit import walk
+from croq_magic.errors import TargetError
+
+Level = ir.Level
+STRATEGIES = ("auto", "loops", "fibers")
+_EVENTS = (ir.Trigger, ir.WaitEvent)
+_PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
+
+
+@dataclasses.dataclass(frozen=True)
+class ChooseStrategy:
+    """Sets `Region.fibers` to the reason where a region's instances need stacks of their own.
+
+    `strategy` is "auto"; or "fibers" to give a stack to every instance inside a block that can have one; or "loops",
+    which raises `TargetError` for a program that loops cannot run.
+    """
+
+    name: ClassVar[str] = "choose-strategy"
+    strategy: str = "auto"
+
+    def __call__(self, function: ir.Function, context: Context) -> ir.Function:
+        return map_kernels(function, self._kernel)
+
+    def _kernel(self, root: ir.Region) -> ir.Region:
+        if root.level is not Level.BLOCK:
+            body = map_regions(root.body, self._kernel)
+        elif _meets_grid(root):
+            _refuse_in_grid(root)
+            body = root.body
+        else:
+            body = map_regions(root.body, self._region)
+        return root if body is root.body else dataclasses.replace(root, body=body)
+
+    def _region(self, region: ir.Region) -> ir.Region:
+        body = map_regions(region.body, self._region)
+        inside = [inner.fibers for inner in inner_regions(body) if inner.fibers is not None]
+        reason = inside[0].reason if inside else divergence(region)
+        if reason and self.strategy == "loops":
+            raise TargetError(f"loops cannot run {reason}; fibers can")
+        if self.strategy == "fibers":
+            reason = reason or "asked for"
+        if body is region.body and not reason:
+            return region
+        fibers = ir.Fibers(reason, threads_of_unit(region) or 1, _units(body)) if reason else None
+        return dataclasses.replace(region, body=body, fibers=fibers)
+
+
+def _units(body: ir.Body) -> int:
+    """Instances of inner regions that run as loops."""
+    counts = [(instances(r) or 1) * _units(r.body) for r in inner_regions(body) if r.fibers is None]
+    return max(counts, default=1)
+
+
+def _meets_grid(root: ir.Region) -> bool:
+    barriers = (n for n in walk(root.body) if isinstance(n, ir.Barrier))
+    return root.attributes.cooperative and any(b.scope is Level.BLOCK and not b.reason for b in barriers)
+
+
+def _refuse_in_grid(root: ir.Region) -> None:
+    """Blocks that meet run as pieces of loops, in which no fiber can live on."""
+    for region in inner_regions(root.body):
+        reason = divergence(region)
+        if reason:
+            raise TargetError(f"the CPU target cannot run {reason} in a kernel with a barrier of the whole grid yet")
+
+
+def divergence(region: ir.Region) -> str:
+    """What the instances of a region, one after the other, could not do; "" if a loop can run them."""
+    return _Divergence(region).reason()
+
+
+class _Divergence:
+    """The taint of one region's indices. `tainted` holds names of scalars, `private` the buffers of an instance."""
+
+    def __init__(self, region: ir.Region) -> None:
+        self.region = region
+        self.tainted = {var.name for var in region.indices}
+        self.private: set[ir.Buffer] = set()
+        self.roles = 0  # asynchronous roles around
+
+    def reason(self) -> str:
+        joints = [s for s in _statements(self.region.body) if self.joins(s)]
+        if not joints:
+            return ""
+        while True:
+            before = len(self.tainted) + len(self.private)
+            found = next(self.visit(self.region.body, False), "")
+            if len(self.tainted) + len(self.private) == before:
+                return found
+            if found:
+                return found
+
+    def joins(self, s: ir.Stmt) -> bool:
+        """Whether instances of the region meet in `s` itself."""
+        assert self.region.level is not None
+        if isinstance(s, (*_EVENTS, ir.NamedBarrier)):
+            return True
+        if isinstance(s, ir.Barrier):
+            return s.scope.depth < self.region.level.depth
+        if isinstance(s, ir.Masked):
+            return not s.is_async
+        if isinstance(s, ir.Wait):
+            return False  # copies are complete when they are issued
+        if isinstance(s, ir.While):
+            return _polls(s)
+        owner = fragment_owner(s)
+        if owner is not None:
+            return owner.depth < self.region.level.depth
+        return is_collective(s)
+
+    # ------------------------------------------------------------------------------------------------- the walk
+
+    def visit(self, body: ir.Body, apart: bool) -> Iterator[str]:
+        """Spreads the taint; yields a reason for each joining statement that instances reach `apart` or disagree on."""
+        for s in body:
+            if self.joins(s) and (apart or self._disagrees(s)) and not (isinstance(s, ir.While) and not self.roles):
+                yield _words(s)
+            if isinstance(s, (ir.For, ir.While)):
+                yield from self._loop(s, apart)
+                continue
+            if isinstance(s, ir.If):
+                inside = apart or self.differs(s.condition)
+            elif isinstance(s, ir.Masked):
+                inside = apart or self.differs(s.predicate)
+            else:
+                inside = apart
+                self._plain(s, apart)
+            role = isinstance(s, ir.Masked) and s.is_async
+            self.roles += role
+            for inner in bodies(s):
+                yield from self.visit(inner, inside)
+            self.roles -= role
+
+    def _loop(self, s: ir.For | ir.While, apart: bool) -> Iterator[str]:
+        heads = (s.condition,) if isinstance(s, ir.While) else (s.start, s.stop)
+        differs = any(map(self.differs, heads))
+        if isinstance(s, ir.For) and differs:
+            self.tainted.add(s.var.name)
+        yield from self.visit(s.body, apart or differs or self._leaves(s.body, False))
+
+    def _leaves(self, body: ir.Body, apart: bool) -> bool:
+        """Whether some instances leave an iteration early and others do not."""
+        for s in body:
+            if isinstance(s, (ir.Break, ir.Continue)) and apart:
+                return True
+            if isinstance(s, (ir.For, ir.While, ir.Region)):
+                continue
+            condition = s.condition if isinstance(s, ir.If) else s.predicate if isinstance(s, ir.Masked) else None
+            inside = apart or (condition is not None and self.differs(condition))
+            if any(self._leaves(inner, inside) for inner in bodies(s)):
+                return True
+        return False
+
+    def _plain(self, s: ir.Stmt, apart: bool) -> None:
+        """Scalars and private storage that get a value."""
+        if isinstance(s, (ir.Let, ir.Assign)):
+            if s.value is not None and (self.differs(s.value) or (apart and isinstance(s, ir.Assign))):
+                self.tainted.add(s.var.name)
+        elif isinstance(s, (ir.Atomic, ir.Call)) and s.result is not None:
+            if isinstance(s, ir.Atomic) or apart or self.differs(s):
+                self.tainted.add(s.result.name)
+        elif isinstance(s, ir.Rotate):
+            if apart or any(var.name in self.tainted for var in s.slots):
+                self.tainted |= {var.name for var in s.slots}
+        elif isinstance(s, ir.Asm):
+            targets = [v for _, _, node in s.outputs for v in walk(node) if isinstance(v, ir.Var)]
+            self.tainted |= {var.name for var in targets}
+        target: ir.View | None = None
+        if isinstance(s, (ir.Store, ir.SpanOp)):
+            target = s.view
+        elif isinstance(s, ir.Copy):
+            target = s.dst
+        written = [target] if target is not None else []
+        if isinstance(s, ir.Call):
+            written = [n for a in s.args for n in walk(a) if isinstance(n, ir.View)]
+        for view in written:
+            if view.buffer.storage in _PRIVATE and (apart or self.differs(s)):
+                self.private.add(view.buffer)
+
+    def _disagrees(self, s: ir.Stmt) -> bool:
+        """Whether instances would do different things in one joining statement."""
+        if isinstance(s, _EVENTS):
+            return any(map(self.differs, (*s.slot, *((s.order,) if s.order is not None else ()))))
+        if isinstance(s, ir.NamedBarrier):
+            return self.differs(s.number) or self.differs(s.threads)
+        return False
+
+    def differs(self, node: ir.Node) -> bool:
+        """Whether a value may differ between instances of the region."""
+        return any(
+            node.name in self.tainted
+            if isinstance(node, ir.Var)
+            else isinstance(node, ir.View) and node.buffer in self.private
+            for node in walk(node)
+        )
+
+
+def _statements(body: ir.Body) -> Iterator[ir.Stmt]:
+    for s in body:
+        yield s
+        for inner in bodies(s):
+            yield from _statements(inner)
+
+
+def _polls(s: ir.While) -> bool:
+    """Whether a loop may wait for what another role stores."""
+    return any(isinstance(n, ir.Load) and n.view.buffer.storage is ir.Storage.SHARED for n in walk(s.condition))
+
+
+def _words(s: ir.Stmt) -> str:
+    if isinstance(s, _EVENTS):
+        return "events between roles"
+    if isinstance(s, ir.While):
+        return "a role that waits for stores of another"
+    if isinstance(s, ir.NamedBarrier):
+        return "named barriers"
+    if isinstance(s, ir.Barrier):
+        return "a barrier that not all instances reach"
+    if isinstance(s, ir.Masked):
+        return "an `inthreads` that not all instances reach"
+    return "a collective statement that not all instances reach"
