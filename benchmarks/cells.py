@@ -118,6 +118,7 @@ def spawn(subject: str, phases: list[str], folder: Path) -> dict[str, list[float
         "PYTHONWARNINGS": "ignore",
     }
     command = [sys.executable, __file__, "--child", subject, *phases]
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)  # a notebook's modules are compiled once, not at every start
     done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"{subject}:\n{done.stdout}{done.stderr}")
