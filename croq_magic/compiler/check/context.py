@@ -57,6 +57,7 @@ class Nest:
     indices: tuple[ir.Var, ...]
     extents: tuple[ir.Expr, ...]
     single: bool  # extent is the constant 1
+    cooperative: bool = False
 
     @property
     def plural(self) -> str:
@@ -154,11 +155,12 @@ class Checker:
                 "name it, or write `?` for an extent of the argument",
             )
 
-    def thread_indices(self) -> set[ir.Expr]:
-        """Indices of the levels inside a block, as far as the program tells before levels are mapped."""
+    def thread_indices(self, scope: ir.Level = ir.Level.BLOCK) -> set[ir.Expr]:
+        """Indices of the levels inside a unit, as far as the program tells before levels are mapped."""
         found: set[ir.Expr] = set()
         for position, nest in enumerate(self.nest):
-            if nest.level in ("thread", "term", "group", "group-4") or (nest.level is None and position > 0):
+            word = "thread" if nest.level == "term" or (nest.level is None and position > 0) else nest.level
+            if word is not None and ir.Level(word).depth > scope.depth:
                 found.update(nest.indices)
         return found
 
@@ -298,7 +300,9 @@ class Checker:
 
 
 def free_variables(e: ir.Expr) -> tuple[ir.Var, ...]:
-    return tuple(dict.fromkeys(node for node in walk(e) if isinstance(node, ir.Var)))
+    """Variables of an expression; coordinates of views inside it are not among them."""
+    found = (node for node in walk(e) if isinstance(node, ir.Var) and node.role is not ir.Role.COORD)
+    return tuple(dict.fromkeys(found))
 
 
 def decide(condition: ir.Expr) -> bool | None:

@@ -67,7 +67,7 @@ def _group(c: Checker, s: syntax.Parallel, position: int) -> ir.Region:
     )
     single = all(integers.value(extent) == 1 for extent in extents)
     with c.scope("`parallel`", s.span):
-        c.nest.append(Nest(group.level.word if group.level else None, indices, extents, single))
+        c.nest.append(Nest(group.level.word if group.level else None, indices, extents, single, group.cooperative))
         try:
             _declare(c, group, indices, extents)
             if position + 1 < len(s.groups):
@@ -219,10 +219,20 @@ def barrier(c: Checker, s: syntax.Barrier) -> None:
     level = _LEVELS[s.level.word]
     if not c.in_device:
         c.fail("PAR13", "a barrier needs an enclosing `parallel`", s.span)
-    if level is ir.Level.DEVICE:
+    if level is ir.Level.DEVICE and not any(nest.cooperative for nest in c.nest):
         c.fail("PAR25", "a grid barrier needs `block<cooperative>`", s.span)
-    _check_divergence(c, s.span)
-    c.emit(ir.Barrier(ir.Level.BLOCK if level is ir.Level.THREAD else level, span=s.span))
+    if level is ir.Level.THREAD:
+        level = _unit(c)
+    _check_divergence(c, level, s.span)
+    c.emit(ir.Barrier(level, span=s.span))
+
+
+def _unit(c: Checker) -> ir.Level:
+    """The innermost unit around the current statement that is coarser than a thread."""
+    for nest in reversed(c.nest):
+        if nest.level in ("group", "group-4"):
+            return ir.Level(nest.level)
+    return ir.Level.BLOCK
 
 
 def sync(c: Checker, s: syntax.Sync) -> None:
@@ -241,12 +251,20 @@ def sync(c: Checker, s: syntax.Sync) -> None:
         return
     if not c.in_device:
         c.fail("PAR13", "`sync.shared` needs an enclosing `parallel`", s.span)
-    _check_divergence(c, s.span)
+    _check_divergence(c, ir.Level.BLOCK, s.span)
     c.emit(ir.Barrier(ir.Level.BLOCK, span=s.span))
 
 
-def _check_divergence(c: Checker, span: Span) -> None:
-    inner = c.thread_indices()
+def _check_divergence(c: Checker, scope: ir.Level, span: Span) -> None:
+    """PAR15: all participants of a barrier must reach it, so no condition around it may tell them apart."""
+    if c.masked and scope.depth <= ir.Level.BLOCK.depth:
+        c.fail(
+            "PAR15",
+            "a barrier of the block inside `inthreads`, which not all threads enter: deadlock",
+            span,
+            "`sync.barrier : group` joins the threads of a group",
+        )
+    inner = c.thread_indices(scope)
     if any(var in inner for guard in c.guards for var in free_variables(guard)):
         c.fail("PAR15", "barrier under a condition that differs between threads: deadlock", span)
 
