@@ -197,12 +197,22 @@ def _(op: syntax.Chunk, c: Checker, parent: ir.View, name: str) -> ir.View:
     counts = _given(c, _integers(c, op.counts, op, name, parent.rank, "chunk count"))
     at = _given(c, _integers(c, op.at, op, name, parent.rank, "index"))
     extents, origin = [], []
+    _at_least_one(c, counts, op.counts, "chunk count")
     for dimension, (count, index, total) in enumerate(zip(counts, at, parent.extents, strict=True)):
         extent = _chunk_extent(c, total, count, dimension, op.span, name)
         _index_in(c, index, count, dimension, op.span)
         extents.append(extent)
         origin.append(integers.mul(index, extent))
     return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+def _at_least_one(c: Checker, counts: tuple[ir.Expr, ...], items: tuple[syntax.Expr, ...], what: str) -> None:
+    for dimension, count in enumerate(counts):
+        span = items[dimension].span if len(items) == len(counts) else items[0].span
+        message = f"{what} {show(count)} of dimension {dimension} must be at least 1"
+        if decide(ir.Binary(">=", count, integers.ONE, BOOL)) is False:
+            c.fail("SHP01", message, span)
+        c.require(ir.Binary(">=", count, integers.ONE, BOOL), "SHP01", message, span, values=(count,))
 
 
 def _index_in(c: Checker, index: ir.Expr, count: ir.Expr, dimension: int, span: Span) -> None:
@@ -221,6 +231,7 @@ def _(op: syntax.Subspan, c: Checker, parent: ir.View, name: str) -> ir.View:
     steps = extents
     if op.step is not None:
         steps = _given(c, _integers(c, op.step, op, name, parent.rank, "step"))
+        _at_least_one(c, steps, op.step, "step")
     at: tuple[ir.Expr, ...] = (integers.ZERO,) * parent.rank
     if op.at is not None:
         at = _given(c, _integers(c, op.at, op, name, parent.rank, "index"))
