@@ -5,13 +5,12 @@ Each refusal names the function and parameter, its declaration, what came, and t
 
 from __future__ import annotations
 
-import dataclasses
 import difflib
 import functools
 import math
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -56,8 +55,7 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
     return next(iter(difflib.get_close_matches(name, list(known), n=1, cutoff=0.6)), None)
 
 
-@dataclasses.dataclass(frozen=True)
-class Place:
+class Place(NamedTuple):
     """Where a value goes, for messages: function, parameter, and the Python expression the value came from."""
 
     function: str

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import dataclasses
 import hashlib
 import json
 import os
@@ -23,7 +22,7 @@ import threading
 import time
 from collections.abc import Mapping, MutableSequence, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from croq_magic._version import __version__
 
@@ -38,8 +37,7 @@ _misses: MutableSequence[Miss] = []
 _stores = 0
 
 
-@dataclasses.dataclass(frozen=True)
-class Entry:
+class Entry(NamedTuple):
     """One cached build: its files by name, the parts of its key, its size in bytes and its last use (Unix time)."""
 
     key: str
@@ -58,8 +56,7 @@ class Entry:
         return f"<cache entry {self.key[:12]} {self.label!r}, {self.size / 1024:.0f} KiB>"
 
 
-@dataclasses.dataclass(frozen=True)
-class Miss:
+class Miss(NamedTuple):
     """A lookup that found nothing usable, and why."""
 
     key: str

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
 import tempfile
 from collections.abc import Mapping
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from croq_magic import cache
 from croq_magic.compiler.targets.cpu import toolchain
@@ -16,8 +16,7 @@ HEADERS = ("croq_cpu.h", "croq_math.h", "croq_device.h")
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 
-@dataclasses.dataclass(frozen=True)
-class Library:
+class Library(NamedTuple):
     """A loaded shared library; `cached` says whether it came from the cache, `key` names its entry."""
 
     handle: ctypes.PyDLL

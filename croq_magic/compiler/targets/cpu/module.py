@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-import dataclasses
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from croq_magic import cache
 from croq_magic.compiler.source import Source
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 Record = tuple[str, EntryPoint, tuple[CheckSite, ...]]  # key of the cache entry, how to call it, its checks
 
 
-@dataclasses.dataclass(frozen=True)
-class CpuModule:
+class CpuModule(NamedTuple):
     """One function of a loaded program. `cached` says that no compiler had to run, `key` names the cache entry, and
     `record` is what `restore` needs to load it again."""
 

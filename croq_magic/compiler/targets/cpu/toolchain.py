@@ -7,7 +7,6 @@ zig builds its C++ library from source (50 s) unless `-nostdlib++` says that it 
 
 from __future__ import annotations
 
-import dataclasses
 import hashlib
 import importlib.util
 import json
@@ -19,6 +18,7 @@ import tempfile
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from typing import NamedTuple
 
 from croq_magic import cache
 from croq_magic.errors import TargetError
@@ -30,8 +30,7 @@ NO_COMPILER = (
 )
 
 
-@dataclasses.dataclass(frozen=True)
-class Compiler:
+class Compiler(NamedTuple):
     """A C++ compiler: how to start it, its family ("gcc", "clang" or "zig") and the first line of its version."""
 
     command: tuple[str, ...]
