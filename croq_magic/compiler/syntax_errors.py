@@ -143,8 +143,13 @@ def _hint(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) ->
         return f"did you mean `{near[0]}`?"
     if token.type == "NAME" and (near := difflib.get_close_matches(token.text, _texts(accepted), 1, 0.75)):
         return f"did you mean `{near[0]}`?"
+    declared = start.type == "NAME" and token.type == "NAME" and before.text == "]"  # `float32 [4] t`
+    if declared and (near := difflib.get_close_matches(start.text, (*SCALAR_TYPES, *STORAGES), 1, 0.7)):
+        return f"did you mean `{near[0]}`?"
     if accepted >= _STATEMENT:
         return None
+    if token.type == "STORAGE" and start.text in ("dma", "tma"):
+        return f"`{token.text}` can only be the destination of a transfer, `=> {token.text}`"
     if token.text in RESERVED and "NAME" in accepted and token.kind == "name":
         return f"`{token.text}` is a reserved word; choose another name"
     if before.text in ("if", "while", "inthreads") and "LPAR" in accepted:
@@ -183,13 +188,14 @@ def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic
     if token.text == "[" and previous == "parallel":
         hint = "`parallel p by 4`, `parallel {p, q} by [4, 2]`"
         return error("SYN08", "expected a name or `{names}` after `parallel`", hint)
-    if token.text in ("++", "--") and start.text == previous and start.type == "NAME":
-        return error("SYN01", f"`{token.text}` does not exist as a statement", f"`{previous} {token.text[0]}= 1`")
+    if token.text in ("++", "--") and (start is token or (start.text == previous and start.type == "NAME")):
+        name = _text(tokens, at + 1) if start is token else previous
+        return error("SYN01", f"`{token.text}` does not exist as a statement", f"`{name} {token.text[0]}= 1`")
     if token.text == "<" and previous == "wait":
         return error("SYN14", "`wait<...>` no longer exists", "`wait e.at(order)`")
     if token.type == "NAME" and previous == ")" and "swizzle" in before and {"dma", "tma"} & set(before):
         return error("SYN14", "this place for `swizzle` no longer exists", "`dma.copy.swiz<128>`")
-    if start.text in FOREIGN_LOOPS and start.type == "NAME" and "(" in before:
+    if start.text in FOREIGN_LOOPS and start.type == "NAME" and ("(" in before or start.text == previous):
         return error("SYN01", f"`{start.text}` does not exist", FOREIGN_LOOPS[start.text], start)
     if start.text in ("const", "constexpr", "let", "static", "auto") and start is not tokens[0]:
         hint = "variables are immutable unless they are declared `mutable`"

@@ -21,7 +21,7 @@ from croq_magic.compiler.diagnostics import Note, Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.text import format_expr
-from croq_magic.compiler.visit import walk
+from croq_magic.compiler.visit import children, walk
 
 
 class Skip(Exception):
@@ -291,12 +291,25 @@ class Checker:
         if known is False:
             (self.warn if warning else self.error)(code, message, span, hint)
             return
-        values = values or free_variables(condition)
+        values = values or _written(condition)
         check = ir.Assert(condition, runtime or message, code, values, warning=warning, span=span)
         if is_entry(condition) and not self.guards and not self.maybe_skipped:
             self.checks.append(check)
         elif not warning:
             self.emit(check)
+
+
+def _written(e: ir.Expr) -> tuple[ir.Var, ...]:
+    """The variables a reader of an expression sees: those of indices count, those inside views do not."""
+    found: dict[ir.Var, None] = {}
+    waiting: list[ir.Node] = [e]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ir.Var):
+            found[node] = None
+        elif not isinstance(node, ir.View):
+            waiting += [*children(node)][::-1]
+    return tuple(found)
 
 
 def free_variables(e: ir.Expr) -> tuple[ir.Var, ...]:

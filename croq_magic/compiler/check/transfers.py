@@ -263,7 +263,8 @@ def _fit(
                 fits = ir.Binary("<=", have, room, BOOL)
                 c.require(fits, "DMA03", message, s.span, values=(have, room))
             elif not source.zfill:
-                rows = f"{show(have)}..{show(integers.sub(room, integers.ONE))}"
+                last = integers.sub(room, integers.ONE)
+                rows = show(have) if integers.equal(have, last) else f"{show(have)}..{show(last)}"
                 what = "rows" if dimension == 0 else f"elements of dimension {dimension},"
                 c.warn(
                     "DMA04",

@@ -270,6 +270,10 @@ def _(op: syntax.Window, c: Checker, parent: ir.View, name: str) -> ir.View:
     if op.strides is None:
         return views.window(parent, origin, extents, op.span)
     strides = _given(c, _integers(c, op.strides, op, name, rank, "stride"))
+    for what, items in (("stride", strides), ("origin", origin)):
+        for dimension, item in enumerate(items):
+            message = f"{what} {show(item)} of dimension {dimension} must not be negative"
+            c.require(ir.Binary(">=", item, integers.ZERO, BOOL), "VEW07", message, op.span, values=(item,))
     return views.strided(parent, origin, extents, strides, op.span)
 
 
