@@ -186,6 +186,39 @@ def test_a_serial_order_that_matters_stays() -> None:
     assert text.count("for k in 0..32") == 1
 
 
+def transposed(depth: int) -> str:
+    """The product with rows of the second operand: neighbouring columns lie a row apart."""
+    left, right = build.buffer("left", (M, depth)), build.buffer("right", (N, depth))
+    step = build.index("k", depth)
+    value = build.times(build.at(left, i, step), build.at(right, j, step))
+    body = build.loop("k", depth, [build.store(c, (i, j), value, "+")])
+    return ordered(in_block(build.region(build.THREAD, {"i": M, "j": N}, [body])))
+
+
+def test_a_strip_of_a_transposed_operand_is_laid_out_once_for_all_rows() -> None:
+    text = transposed(32)
+    start = text.index("  for j0")
+    assert (
+        text[start : text.index("    for i0")]
+        == """\
+  for j0 in 0..128 step 32 {
+    local right_packed: s32 [32, 32]
+    for k_2 in 0..32 step 16 {
+      for j_2 in 0..32 {
+        for k_3 in 0..16 {
+          right_packed[k_2 + k_3, j_2] = right[j0 + j_2, k_2 + k_3]
+        }
+      }
+    }
+"""
+    )
+    assert "left[i0 + i_2, k] * right_packed[k, j_3]" in text
+
+
+def test_a_strip_that_is_too_large_is_gathered() -> None:
+    assert "packed" not in transposed(1 << 12)
+
+
 def test_rows_are_scalars_where_lanes_would_be_collected_one_by_one() -> None:
     """A product of a matrix and a vector: neighbouring results read elements a whole row apart."""
     vector, out = build.buffer("vector", (K,)), build.buffer("out", (M,))

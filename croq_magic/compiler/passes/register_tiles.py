@@ -25,6 +25,7 @@ from typing import TypeVar
 
 from croq_magic.compiler import affine, integers, ir, views
 from croq_magic.compiler.affine import Dim
+from croq_magic.compiler.passes import packing
 from croq_magic.compiler.passes.loop_nests import Nest
 from croq_magic.compiler.types import S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
@@ -121,11 +122,12 @@ def tiled(nest: Nest, row: Dim | None, column: Dim | None, lanes: int, vectors: 
     for columns in column_pieces(column.extent if column is not None else integers.ONE, lanes):
         most = vectors.rows(max(1, min(4, columns.size // lanes))) if column is not None else SCALAR_ROWS
         rows = row_pieces(row.extent, most) if row is not None else (None,)
-        inner: list[ir.Stmt] = []
         c0 = _start(f"{column.var.name}0", columns, fresh) if column is not None else integers.ZERO
+        first, strip = packing.packed(nest, row, column, c0, columns.size, fresh)
+        inner = list(first)
         for part in rows:
             r0 = _start(f"{row.var.name}0", part, fresh) if part is not None and row is not None else None
-            tile = _Tile(nest, row, column, part.size if part else 1, columns.size, lanes, r0, c0, fresh).body()
+            tile = _Tile(strip, row, column, part.size if part else 1, columns.size, lanes, r0, c0, fresh).body()
             inner += _over(part, r0, tile)
         body += _over(columns, c0, tuple(inner))
     result = tuple(body)
