@@ -28,6 +28,23 @@ def remainder(a: int, b: int) -> int:
     return a - b * quotient(a, b)
 
 
+def shift_left(a: int, n: int, kind: int, bits: int) -> Number:
+    """`a << n` in a type of `bits` (`kind` as in `convert`): bits that leave it are lost, as in compiled code."""
+    return convert(a << n, kind, bits) if 0 <= n < bits else 0
+
+
+def shift_right(a: int, n: int, bits: int) -> int:
+    """`a >> n`: the sign is kept; a shift by the width or more leaves nothing but the sign."""
+    return a >> n if 0 <= n < bits else -(a < 0)
+
+
+def divide(a: float, b: float) -> float:
+    """Division of floats, which has a result for every divisor."""
+    if b:
+        return a / b
+    return math.nan if not a or math.isnan(a) else math.copysign(math.inf, a) * math.copysign(1.0, b)
+
+
 def convert(value: Number, kind: int, bits: int) -> Number:
     """A cast to a signed (kind 0) or unsigned (1) integer, a float (2) or a bool (3): floats to integers truncate and
     saturate, integers wrap."""
@@ -48,6 +65,9 @@ _HELPERS: dict[str, Any] = {
     "quotient": quotient,
     "remainder": remainder,
     "convert": convert,
+    "divide": divide,
+    "shift_left": shift_left,
+    "shift_right": shift_right,
     "align_up": lambda v, a: (v + a - 1) // a * a,
     "align_down": lambda v, a: v // a * a,
     "ceiling": lambda a, b: -(-a // b),

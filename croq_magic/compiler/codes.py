@@ -251,6 +251,8 @@ _TABLE = {
         TYP22 E Division by zero
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level
+        SHP15 E Extent too large
+        STO12 E Storage of a size that no target has
         PRE07 E Directive or macro that is not supported
         RAC01 W Race between instances
         UNS01 E Not supported by this version

@@ -2,7 +2,7 @@
 
 Extents, entry checks and diagrams need values of expressions over dimensions and scalar parameters again and again, so
 an expression is translated once. Integers are mathematical, as the IR promises for index expressions; `/` and `%`
-truncate as in the language.
+truncate as in the language, and shifts work in the width of their type.
 """
 
 from __future__ import annotations
@@ -53,6 +53,12 @@ def _python(e: ir.Expr, places: dict[str, str]) -> str:
         left, right = _python(e.left, places), _python(e.right, places)
         if e.op in ("/", "%") and e.dtype.is_integer:
             return f"{'quotient' if e.op == '/' else 'remainder'}({left}, {right})"
+        if e.op == "/":
+            return f"divide({left}, {right})"
+        if e.op == "<<":
+            return f"shift_left({left}, {right}, {_KINDS[e.dtype.kind.value]}, {e.dtype.bits})"
+        if e.op == ">>":
+            return f"shift_right({left}, {right}, {e.dtype.bits})"
         operator = {"&&": "and", "||": "or"}.get(e.op, e.op)
         return f"({left} {operator} {right})"
     if isinstance(e, ir.Select):

@@ -325,7 +325,11 @@ def _shift_interval(e: ir.Binary) -> Bounds:
     (low, high), (few, many) = interval(e.left), interval(e.right)
     if low is None or high is None or few is None or many is None or low < 0 or few < 0 or many > 31:
         return None, None
-    return (low << few, high << many) if e.op == "<<" else (low >> many, high >> few)
+    if e.op == ">>":
+        return low >> many, high >> few
+    if high << many > e.dtype.range[1]:  # bits that leave the type are lost
+        return None, None
+    return low << few, high << many
 
 
 def _division_interval(e: ir.Binary) -> Bounds:

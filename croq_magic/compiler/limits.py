@@ -29,6 +29,16 @@ class Limits:
     tma: bool = False
 
 
+# What no target goes beyond, however generous: bytes of a span (48-bit addresses, with room for sums of offsets), of the
+# shared storage of a block and of the local storage of one instance, elements of a buffer array, values of an index
+# (an s32) and blocks of a launch.
+MAX_SPAN_BYTES = 1 << 46
+MAX_SHARED_BYTES = 1 << 30
+MAX_LOCAL_BYTES = 1 << 26
+MAX_SLOTS = 4096
+MAX_EXTENT = (1 << 31) - 1
+MAX_BLOCKS = 1 << 48
+
 _BLOCK = (1024, 1024, 64)
 _GRID = ((1 << 31) - 1, 65535, 65535)
 

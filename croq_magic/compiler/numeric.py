@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from croq_magic.compiler import evaluate, ir
+from croq_magic.compiler import arithmetic, evaluate, ir
 from croq_magic.compiler.types import DType, Kind
 
 Ints = npt.NDArray[np.int64]
@@ -41,6 +41,8 @@ def value(e: ir.Expr, values: Mapping[str, Value]) -> Value:
         left, right = value(e.left, values), value(e.right, values)
         if e.op in ("/", "%") and e.dtype.is_integer:
             return (quotient if e.op == "/" else remainder)(left, right)
+        if e.op in ("<<", ">>"):
+            return _shift(e.op, left, right, e.dtype)
         if e.op in ("&&", "||"):
             return (np.logical_and if e.op == "&&" else np.logical_or)(left, right)
         return _BINARY[e.op](left, right)
@@ -75,6 +77,19 @@ def remainder(a: Value, b: Value) -> Value:
     return a - b * quotient(a, b)
 
 
+def _shift(op: str, a: Value, n: Value, dtype: DType) -> Value:
+    """A shift in the width of its type, as in `arithmetic.py`."""
+    if not isinstance(a, np.ndarray) and not isinstance(n, np.ndarray):
+        if op == ">>":
+            return arithmetic.shift_right(int(a), int(n), dtype.bits)
+        return arithmetic.shift_left(int(a), int(n), 0 if dtype.is_signed else 1, dtype.bits)
+    within = np.logical_and(np.greater_equal(n, 0), np.less(n, dtype.bits))
+    amount = np.where(within, n, 0)
+    if op == ">>":
+        return np.where(within, np.right_shift(a, amount), np.where(np.less(a, 0), -1, 0))
+    return np.where(within, _cast(np.left_shift(a, amount), dtype), 0)
+
+
 def _cast(v: Value, dtype: DType) -> Value:
     if not isinstance(v, np.ndarray):
         kind = {Kind.SIGNED: 0, Kind.UNSIGNED: 1, Kind.FLOAT: 2, Kind.BOOL: 3}[dtype.kind]
@@ -98,8 +113,6 @@ _BINARY: dict[str, Callable[[Value, Value], Value]] = {
     "*": operator.mul,
     "/": np.true_divide,
     "%": np.fmod,
-    "<<": operator.lshift,
-    ">>": operator.rshift,
     "&": operator.and_,
     "^": operator.xor,
     "|": operator.or_,

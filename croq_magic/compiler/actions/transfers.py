@@ -170,7 +170,8 @@ class TransferActions(DeclarationActions):
         if isinstance(inner, s.ElemRef) and not inner.base.data:
             if len(inner.index) != 1:
                 self.error("SYN01", "`.at` of an event takes one argument, the generation", inner)
-            return s.Waitable(expr.span, inner.base.name, inner.base.subscripts, inner.index[0])
+            generation = inner.index[0] if inner.index else None
+            return s.Waitable(expr.span, inner.base.name, inner.base.subscripts, generation)
         hint = None
         if isinstance(inner, s.BufferRef):
             hint = f"wait on the future itself: `{inner.name.text}`"

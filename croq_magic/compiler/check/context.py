@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import NoReturn
 
-from croq_magic.compiler import ir, syntax
+from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check.values import (
     EventValue,
     FragmentValue,
@@ -18,7 +18,7 @@ from croq_magic.compiler.check.values import (
     is_entry,
 )
 from croq_magic.compiler.diagnostics import Note, Report
-from croq_magic.compiler.limits import Limits
+from croq_magic.compiler.limits import MAX_EXTENT, Limits
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.visit import children, walk
@@ -154,6 +154,12 @@ class Checker:
                 span,
                 "name it, or write `?` for an extent of the argument",
             )
+
+    def require_countable(self, extent: ir.Expr, span: Span) -> None:
+        """SHP15: an index is an `s32` and must hold every value below its extent."""
+        number = integers.value(extent)
+        if number is not None and number > MAX_EXTENT:
+            self.fail("SHP15", f"an index has at most {MAX_EXTENT} values, found {number}", span)
 
     def thread_indices(self, scope: ir.Level = ir.Level.BLOCK) -> set[ir.Expr]:
         """Indices of the levels inside a unit, as far as the program tells before levels are mapped."""

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check.context import Checker, show
-from croq_magic.compiler.check.expressions import constant_integer, integer, scalar
+from croq_magic.compiler.check.expressions import integer, scalar
 from croq_magic.compiler.check.names import resolve
+from croq_magic.compiler.check.storage import array_dimensions
 from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL
@@ -23,16 +24,9 @@ def declaration(c: Checker, s: syntax.EventDecl) -> None:
     for item in s.items:
         if item.initial is not None and item.initial.text != "ready":
             c.fail("EVT01", "the only initial state is `ready`", item.initial.span)
-        slots = []
-        for extent in item.array:
-            count = constant_integer(
-                c, extent, "SHP11", "array dimensions must be compile-time constants, found `{found}`"
-            )
-            if count < 1:
-                c.fail("SHP01", f"array dimension {count} must be at least 1", extent.span)
-            slots.append(count)
+        slots = array_dimensions(c, item.name, item.array)
         parties = s.count.value if s.count else 0
-        event = ir.Event(c.fresh(item.name.text), ir.Storage(word), tuple(slots), parties, item.initial is not None)
+        event = ir.Event(c.fresh(item.name.text), ir.Storage(word), slots, parties, item.initial is not None)
         c.emit(ir.DeclareEvent(event, span=item.span))
         c.declare(item.name, EventValue(event, item.name.span, c.depth), ir.Storage(word))
 

@@ -100,6 +100,7 @@ def _extent(c: Checker, value: Value, span: Span) -> ir.Expr:
 def _checked(c: Checker, extent: ir.Expr, dimension: int, span: Span) -> ir.Expr:
     """Bounds may be mutable and are evaluated once; constants must be positive."""
     c.require_bounded(extent, span)
+    c.require_countable(extent, span)
     number = integers.value(extent)
     if number is not None and number < 1:
         detail = f" ({span.text})" if not span.text.isdigit() else ""

@@ -130,6 +130,7 @@ def _extent(c: Checker, e: ir.Expr, span: Span) -> ir.Expr:
     number = integers.value(e)
     if number is not None and number < 1:
         c.fail("PAR07", f"parallel extent must be at least 1, found {number}", span)
+    c.require_countable(e, span)
     e = once(c, e, "extent", span)
     c.require(
         ir.Binary(">=", e, integers.ONE, BOOL),

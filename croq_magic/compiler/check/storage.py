@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+
 from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check import shapes
 from croq_magic.compiler.check.context import Checker, show
@@ -9,6 +12,7 @@ from croq_magic.compiler.check.conversions import as_scalar, store_as
 from croq_magic.compiler.check.expressions import constant_integer, evaluate
 from croq_magic.compiler.check.handles import shared_slot
 from croq_magic.compiler.check.values import ArrayValue, SpanValue, Value
+from croq_magic.compiler.limits import MAX_SLOTS
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BY_NAME, DType
 
@@ -34,7 +38,7 @@ def span_declaration(c: Checker, s: syntax.SpanDecl) -> None:
     for extent in extents:
         require_constant(c, extent, storage, s.span)
     for item in s.items:
-        slots = tuple(_slots(c, e) for e in item.array)
+        slots = array_dimensions(c, item.name, item.array)
         init = None if item.value is None else _initial(c, evaluate(c, item.value), item, dtype)
         zeroed = storage is ir.Storage.GLOBAL and init is None
         shared = None if slots else shared_slot(c, item.name.text, dtype, storage, extents, 0, item.span)
@@ -83,11 +87,19 @@ def _extents(c: Checker, s: syntax.SpanDecl) -> tuple[ir.Expr, ...]:
     return shapes.flatten_extents(c, values)
 
 
-def _slots(c: Checker, e: syntax.Expr) -> int:
-    count = constant_integer(c, e, "SHP11", "array dimensions must be compile-time constants, found `{found}`")
-    if count < 1:
-        c.fail("SHP01", f"array dimension {count} must be at least 1", e.span)
-    return count
+def array_dimensions(c: Checker, name: syntax.Name, array: Sequence[syntax.Expr]) -> tuple[int, ...]:
+    """The constant dimensions of an array of buffers, fragments or events."""
+    slots = []
+    for e in array:
+        count = constant_integer(c, e, "SHP11", "array dimensions must be compile-time constants, found `{found}`")
+        if count < 1:
+            c.fail("SHP01", f"array dimension {count} must be at least 1", e.span)
+        slots.append(count)
+    if (total := math.prod(slots)) > MAX_SLOTS:
+        c.fail(
+            "STO12", f"`{name.text}` is an array of {total}; arrays have at most {MAX_SLOTS} elements", array[0].span
+        )
+    return tuple(slots)
 
 
 def _initial(c: Checker, value: Value, item: syntax.BufferItem, dtype: DType) -> ir.Expr:

@@ -11,9 +11,9 @@ import dataclasses
 from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check.context import Checker, decide, show
 from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, constant_as, store_as
-from croq_magic.compiler.check.expressions import constant_integer, evaluate, flatten, integer, scalar
+from croq_magic.compiler.check.expressions import evaluate, flatten, integer, scalar
 from croq_magic.compiler.check.names import resolve
-from croq_magic.compiler.check.storage import mark_written
+from croq_magic.compiler.check.storage import array_dimensions, mark_written
 from croq_magic.compiler.check.values import (
     Bounded,
     Driver,
@@ -167,10 +167,7 @@ def fragment_declaration(c: Checker, s: syntax.FragDecl) -> None:
                 c.fail("DYN05", f"fragments need constant extents, found `{show(extent)}`", s.span)
     dtype = BY_NAME[s.type.name] if s.type else None
     for item in s.items:
-        slots = tuple(
-            constant_integer(c, e, "SHP11", "array dimensions must be compile-time constants, found `{found}`")
-            for e in item.array
-        )
+        slots = array_dimensions(c, item.name, item.array)
         value = new_fragment(c, item.name, dtype, shape, slots)
         if item.value is not None:
             init = scalar(c, item.value)

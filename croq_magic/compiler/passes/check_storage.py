@@ -1,12 +1,22 @@
-"""Counts the shared memory of a block against the target's limit (STO06)."""
+"""Storage against what there is: the shared memory of a block (STO06), and sizes that no target has (STO12)."""
 
 from __future__ import annotations
 
 import dataclasses
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_SPAN_BYTES
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.source import Span
 from croq_magic.compiler.visit import walk
+
+_MOST = {
+    ir.Storage.GLOBAL: MAX_SPAN_BYTES,
+    ir.Storage.SHARED: MAX_SHARED_BYTES,
+    ir.Storage.LOCAL: MAX_LOCAL_BYTES,
+    ir.Storage.REGISTER: MAX_LOCAL_BYTES,
+}
+_Sizes = list[tuple[int, str, Span | None]]  # bytes, name, place
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,13 +26,47 @@ class CheckStorage:
     name: str = "check-storage"
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
+        sizes: dict[ir.Storage, _Sizes] = {storage: [] for storage in ir.Storage}
+        for param in function.params:
+            if param.buffer is not None:
+                _add(sizes, param.buffer, param.span)
+        for node in walk(function.body):
+            if isinstance(node, ir.Declare):
+                _add(sizes, node.buffer, node.span)
+            elif isinstance(node, ir.DeclareFragment):
+                size = _bytes(node.fragment.dtype.size, node.fragment.shape, node.fragment.slots)
+                sizes[ir.Storage.LOCAL].append((size, node.fragment.name, node.span))
+        for storage, found in sizes.items():
+            # Spans are objects of their own; the storage of a block or an instance is one piece.
+            total = sum(size for size, *_ in found) if storage is not ir.Storage.GLOBAL else 0
+            if found and max(total, *(size for size, *_ in found), 0) > _MOST[storage]:
+                _too_large(found, storage, total, function, context)
+                return function
         for launch in function.launches():
-            _check(launch.kernel, context)
+            _check_block(launch.kernel, context)
         return function
 
 
-def _check(kernel: ir.Kernel, context: Context) -> None:
-    sizes = [(size, s) for s in walk(kernel.region) if isinstance(s, ir.Declare) and (size := _shared_bytes(s.buffer))]
+def _add(sizes: dict[ir.Storage, _Sizes], buffer: ir.Buffer, span: Span | None) -> None:
+    sizes[buffer.storage].append((buffer_bytes(buffer), buffer.name, span or buffer.span))
+
+
+def _too_large(found: _Sizes, storage: ir.Storage, total: int, function: ir.Function, context: Context) -> None:
+    size, name, span = max(found, key=lambda item: item[0])
+    span = span or function.span
+    if span is None:
+        return
+    if size > _MOST[storage]:
+        message = f"`{name}` has {size} bytes; `{storage.value}` storage has at most {_MOST[storage]}"
+    else:
+        message = f"{total} bytes of `{storage.value}` storage are declared, at most {_MOST[storage]} can be. "
+        message += f"largest: `{name}`"
+    context.report.error("STO12", message, span)
+
+
+def _check_block(kernel: ir.Kernel, context: Context) -> None:
+    declared = [node for node in walk(kernel.region) if isinstance(node, ir.Declare)]
+    sizes = [(buffer_bytes(s.buffer), s) for s in declared if s.buffer.storage is ir.Storage.SHARED]
     total = sum(size for size, _ in sizes)
     limits = context.limits
     if total <= limits.shared_bytes:
@@ -37,12 +81,14 @@ def _check(kernel: ir.Kernel, context: Context) -> None:
     report("STO06", message + f"largest: `{largest.buffer.name}`", span, hint="use smaller tiles")
 
 
-def _shared_bytes(buffer: ir.Buffer) -> int:
-    """Bytes of a shared buffer with all its slots; 0 for other storages and for symbolic extents."""
-    if buffer.storage is not ir.Storage.SHARED:
-        return 0
-    size = buffer.dtype.size
-    for extent in (*(integers.value(e) for e in buffer.shape), *buffer.slots):
+def buffer_bytes(buffer: ir.Buffer) -> int:
+    """Bytes of a buffer with all its slots; 0 for symbolic extents."""
+    return _bytes(buffer.dtype.size, buffer.shape, buffer.slots)
+
+
+def _bytes(element: int, shape: tuple[ir.Expr, ...], slots: tuple[int, ...]) -> int:
+    size = element
+    for extent in (*(integers.value(e) for e in shape), *slots):
         if extent is None:
             return 0
         size *= extent

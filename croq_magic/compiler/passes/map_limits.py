@@ -10,6 +10,7 @@ import dataclasses
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.diagnostics import Note
+from croq_magic.compiler.limits import MAX_BLOCKS
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.structure import inner_regions, instances
 
@@ -18,16 +19,20 @@ LANES = {Level.THREAD: 1, Level.GROUP: 32, Level.GROUP4: 128}
 _AXES = "xyz"
 
 
-def check(region: ir.Region, context: Context) -> None:
-    """Reports what is wrong with a mapped kernel."""
+def check(region: ir.Region, context: Context, outer: int = 1) -> None:
+    """Reports what is wrong with a mapped kernel, of which `outer` instances run."""
     _check_attributes(region, context)
+    count = outer * (instances(region) or 1)
+    if count > MAX_BLOCKS and region.span is not None:
+        context.report.error("SHP15", f"a launch has at most {MAX_BLOCKS} blocks, found {count}", region.span)
+        return
     if region.level is Level.BLOCK:
         _check_grid(region, context)
         threads = _threads_of_unit(region, context)
         _check_threads(region, threads, context)
         return
     for inner in inner_regions(region.body):
-        check(inner, context)
+        check(inner, context, count)
 
 
 def threads_per_block(block: ir.Region) -> int | None:
