@@ -62,8 +62,9 @@ def resident_buffers(body: ir.Body) -> dict[int, int]:
             if bodies:
                 continue
             for n in walk(s):
-                if isinstance(n, ir.View) and n.buffer.storage is ir.Storage.REGISTER:
-                    refused.add(id(n.buffer)) if not isinstance(s, (ir.Store, ir.Let)) else None
+                used_as_a_view = isinstance(n, ir.View) and not isinstance(s, (ir.Store, ir.Let))
+                if isinstance(n, ir.View) and used_as_a_view and n.buffer.storage is ir.Storage.REGISTER:
+                    refused.add(id(n.buffer))
                 if isinstance(n, (ir.Load, ir.Store)) and n.view.buffer.storage is ir.Storage.REGISTER:
                     count = _whole_vector(n, loop, unrolled)
                     if not count or found.setdefault(id(n.view.buffer), count) != count:
