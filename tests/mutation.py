@@ -104,8 +104,8 @@ NUMBERS = """0 1 2 3 4 5 7 8 15 16 17 31 32 33 63 64 127 128 255 256 257 1000 10
 99999 1000000 2147483647 2147483648 4294967295 4294967296 9223372036854775807 9223372036854775808 18446744073709551616
 100000000000000000000 0x10 0xffffffff 0.0 0.5f 1.5 1e3 1e38f 1e39f 1e400 3u 5l 08 1.2.3 -1 -2 -2147483648""".split()
 # Constructs at the edge of what holds: put in place of an operand or a statement.
-EXTREMES = """x/0 x%0 x/(x-x) (1<<31)/-1 1<<40 1>>-1 1<<x -x __max(x,0) x.span x.span(0) |x.span| #x x#x x.at(x) x.data _
-? inf nullptr true {x,x} [x,x] {} []""".split()
+EXTREMES = """x/0 x%0 x/(x-x) (1<<31)/-1 1<<40 1>>-1 1<<x -x __max(x,0) x.span x.span(0) |x.span| #x x#x x.at(x) x.data
+_ ? inf nullptr true {x,x} [x,x] {} []""".split()
 POOLS: list[list[str]] = [
     OPERATORS,
     NUMBERS,

@@ -29,8 +29,8 @@ class Limits:
     tma: bool = False
 
 
-# What no target goes beyond, however generous: bytes of a span (48-bit addresses, with room for sums of offsets), of the
-# shared storage of a block and of the local storage of one instance, elements of a buffer array, values of an index
+# What no target goes beyond, however generous: bytes of a span (48-bit addresses, with room for sums of offsets), of
+# the shared storage of a block and of the local storage of one instance, elements of a buffer array, values of an index
 # (an s32) and blocks of a launch.
 MAX_SPAN_BYTES = 1 << 46
 MAX_SHARED_BYTES = 1 << 30
