@@ -264,11 +264,13 @@ def _fit(
                 c.require(fits, "DMA03", message, s.span, values=(have, room))
             elif not source.zfill:
                 last = integers.sub(room, integers.ONE)
-                rows = show(have) if integers.equal(have, last) else f"{show(have)}..{show(last)}"
-                what = "rows" if dimension == 0 else f"elements of dimension {dimension},"
+                several = not integers.equal(have, last)
+                unit = ("row" if dimension == 0 else "element") + ("s" if several else "")
+                rows = f"{unit} {show(have)}..{show(last)}" if several else f"{unit} {show(have)}"
+                of = "" if dimension == 0 else f" of dimension {dimension}"
                 c.warn(
                     "DMA04",
-                    f"{what} {rows} of `{dst.buffer.name}` become zero",
+                    f"{rows}{of} of `{dst.buffer.name}` {'become' if several else 'becomes'} zero",
                     s.destination.span,
                     "say `dma.copy.zfill`",
                 )

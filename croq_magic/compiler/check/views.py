@@ -99,8 +99,10 @@ def _warn_remainder(c: Checker, parent: ir.View, arguments: list[tuple[Value | N
             c.require(rest, "VEW03", message, span, warning=True, values=(extent, value.extent))
         elif total % parts:
             first = total // parts * parts
-            rows = f"{first}..{total - 1}" if total - first > 1 else f"{first}"
-            unit = "rows" if dimension == 0 else f"elements of dimension {dimension},"
+            several = total - first > 1
+            unit = ("row" if dimension == 0 else "element") + ("s" if several else "")
+            of = "" if dimension == 0 else f" of dimension {dimension}"
+            rows = f"{unit} {first}..{total - 1}{of} are" if several else f"{unit} {first}{of} is"
             tiles = [
                 "_" if not isinstance(v, Bounded) else show(integers.ceildiv(e, v.extent))
                 for (v, _), e in zip(arguments, parent.extents, strict=True)
@@ -108,7 +110,7 @@ def _warn_remainder(c: Checker, parent: ir.View, arguments: list[tuple[Value | N
             places = ["0" if v is None else s.text for v, s in arguments]
             c.warn(
                 "VEW03",
-                f"{total} is not a multiple of {parts}; {unit} {rows} are never addressed",
+                f"{total} is not a multiple of {parts}; {rows} never addressed",
                 span,
                 f"`{name}.subspan({', '.join(tiles)}).at({', '.join(places)})` with `.zfill`",
             )
