@@ -75,14 +75,10 @@ def tile_of(r: Random, base: str, names: Sequence[str], counts: Sequence[int], e
     )
 
 
-def program(
-    kind: str, inputs: dict[str, Array], expected: Array, body: str, dtype: str = "s32", result: str = ""
-) -> Program:
+def program(kind: str, inputs: dict[str, Array], expected: Array, body: str, dtype: str = "s32") -> Program:
     params = listed(f"{dtype} [{listed(array.shape)}] {name}" for name, array in inputs.items())
     expected = np.ascontiguousarray(expected)
-    return Program(
-        kind, params, f"{result or dtype} [{listed(expected.shape)}]", body, tuple(inputs.values()), expected
-    )
+    return Program(kind, params, f"{dtype} [{listed(expected.shape)}]", body, tuple(inputs.values()), expected)
 
 
 def part(v: Array, origin: Sequence[int], extents: Sequence[int]) -> Array:

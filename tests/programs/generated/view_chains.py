@@ -45,12 +45,12 @@ def _view_step(r: Random, v: Array, number: int) -> tuple[str, Array, list[tuple
     if kind in ("view", "sqz"):
         tile = [1 if kind == "sqz" and r.random() < 0.4 else e for e in tile]
         origin = [r.randint(0, d - e) for d, e in zip(extents, tile, strict=True)]
-        part = part(v, origin, tile)
+        window = part(v, origin, tile)
         text = f".view({listed(tile)}).from({listed(origin)})"
         if kind == "view":
-            return text, part, []
-        kept = [axis for axis, d in enumerate(part.shape) if d != 1] or [part.ndim - 1]
-        return f"{text}.sqz()", part[tuple(slice(None) if axis in kept else 0 for axis in range(part.ndim))], []
+            return text, window, []
+        kept = [axis for axis, d in enumerate(window.shape) if d != 1] or [window.ndim - 1]
+        return f"{text}.sqz()", window[tuple(slice(None) if axis in kept else 0 for axis in range(window.ndim))], []
     if kind == "modspan":
         if any(d % e == 0 for d, e in zip(extents, tile, strict=True)):
             return None
