@@ -21,11 +21,12 @@ import dataclasses
 import enum
 from collections.abc import Iterator
 
+from croq_magic.compiler.node import Record, identity_node, value_node
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, S32, DType
 
 
-class Node:
+class Node(Record):
     """Base of everything a visitor walks."""
 
 
@@ -50,7 +51,7 @@ class Role(enum.Enum):
     MUTABLE = "mutable"  # assignable scalar
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Var(Expr):
     """A variable. `lower` and `upper` (exclusive) bound its value where known."""
 
@@ -61,7 +62,7 @@ class Var(Expr):
     upper: Expr | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Const(Expr):
     """A literal; `value` is an int, float or bool that `dtype` represents."""
 
@@ -69,7 +70,7 @@ class Const(Expr):
     dtype: DType = S32
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Unary(Expr):
     """`op` is `-`, `~` or `!`."""
 
@@ -78,7 +79,7 @@ class Unary(Expr):
     dtype: DType
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Binary(Expr):
     """`op` is one of + - * / % << >> & | ^ < <= > >= == != && ||. Operands have one common type already."""
 
@@ -88,7 +89,7 @@ class Binary(Expr):
     dtype: DType
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Select(Expr):
     """`condition ? then : other`; only the chosen side is evaluated."""
 
@@ -98,7 +99,7 @@ class Select(Expr):
     dtype: DType
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Cast(Expr):
     """Conversion to `dtype`: round to nearest even, float to integer truncates and saturates, integers wrap."""
 
@@ -106,7 +107,7 @@ class Cast(Expr):
     dtype: DType
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Builtin(Expr):
     """A math builtin of the language, by its source name (`__exp`, `__max`, ...)."""
 
@@ -115,7 +116,7 @@ class Builtin(Expr):
     dtype: DType
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Load(Expr):
     """One element. `checks` lists the dimensions of the view whose index is not proven in range."""
 
@@ -139,7 +140,7 @@ class Storage(enum.Enum):
     REGISTER = "register"
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@identity_node
 class Buffer(Node):
     """Storage for elements: a parameter, a declaration, or the destination of a transfer. Compared by identity.
 
@@ -158,7 +159,7 @@ class Buffer(Node):
     span: Span | None = None
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@identity_node
 class View(Node):
     """A window on one buffer. `coords` are its own coordinate variables; `map` gives base coordinates and `offset` the
     element offset in the buffer's slot, both over `coords` and enclosing variables; `extents` are the view's extents.
@@ -183,7 +184,7 @@ class View(Node):
         return len(self.extents)
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@identity_node
 class Fragment(Node):
     """A register tile spread over the threads of `owner`; a target's pass chooses `layout`."""
 
@@ -195,7 +196,7 @@ class Fragment(Node):
     layout: str = ""
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
+@identity_node
 class Event(Node):
     """A sequence of generations. `parties` 0 means derived from the enclosing role."""
 
@@ -233,7 +234,7 @@ class Stmt(Node):
 Body = tuple[Stmt, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Declare(Stmt):
     """Storage comes into being; `init` fills all elements. Executing it again gives unspecified contents."""
 
@@ -242,7 +243,7 @@ class Declare(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Let(Stmt):
     """A scalar comes into being (`var.role` says whether it may change); no `value` leaves it unspecified."""
 
@@ -251,7 +252,7 @@ class Let(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Assign(Stmt):
     """A mutable scalar gets a new value."""
 
@@ -260,7 +261,7 @@ class Assign(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Store(Stmt):
     """`view[index] op= value`; `op` is "" for plain `=`, else one of + - * / %. `value` has the element type, or in a
     compound store the type it computes in (f32 for 16-bit floats, 32 bits for narrower integers). `streaming`: a hint
@@ -275,7 +276,7 @@ class Store(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class SpanOp(Stmt):
     """Whole-span `view op= value`: elementwise with a scalar, or with a view broadcast over missing leading dims."""
 
@@ -285,7 +286,7 @@ class SpanOp(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Token(Node):
     """Completion of an asynchronous transfer or MMA, by name (and slot variable where handles are swapped)."""
 
@@ -293,7 +294,7 @@ class Token(Node):
     slot: Var | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Copy(Stmt):
     """A transfer between views of equal rank. `pad` holds (low, high) per dimension and `pad_value`; `permutation`
     maps destination dimension to source dimension; `token` makes it asynchronous; `after` orders it behind another.
@@ -312,13 +313,13 @@ class Copy(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Wait(Stmt):
     tokens: tuple[Token, ...]
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Rotate(Stmt):
     """Left rotation of mutable slot variables: what swap and rotate of futures become."""
 
@@ -326,7 +327,7 @@ class Rotate(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Barrier(Stmt):
     """All participants of `scope` meet. `reason` says why a pass inserted it ("" when the program wrote it)."""
 
@@ -335,7 +336,7 @@ class Barrier(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class NamedBarrier(Stmt):
     """`__bar_sync(number, threads)`: threads wait at the barrier of that number until `threads` of them have arrived.
     With `arrives` it is `__bar_arrive`, which counts and does not wait."""
@@ -346,13 +347,13 @@ class NamedBarrier(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Fence(Stmt):
     scope: Level
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Trigger(Stmt):
     """`order` selects slot and generation of a ring; without slot or order: all slots."""
 
@@ -364,7 +365,7 @@ class Trigger(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class WaitEvent(Stmt):
     event: Event
     slot: tuple[Expr, ...] = ()
@@ -373,13 +374,13 @@ class WaitEvent(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class DeclareEvent(Stmt):
     event: Event
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Atomic(Stmt):
     """`result = op(view[index], value)`, relaxed; `op` is add sub exch min max and or xor cas."""
 
@@ -393,7 +394,7 @@ class Atomic(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class AddressOf(Node):
     """Address of an element, only as an argument of a foreign call."""
 
@@ -401,7 +402,7 @@ class AddressOf(Node):
     index: tuple[Expr, ...]
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class CxxCast(Node):
     """A C cast, or a typed null pointer, only as an argument of a foreign call."""
 
@@ -409,7 +410,7 @@ class CxxCast(Node):
     operand: Expr | None
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Call(Stmt):
     """A foreign (C++) device function. Views are passed as pointers to their first element."""
 
@@ -420,14 +421,14 @@ class Call(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Print(Stmt):
     args: tuple[Expr | str, ...]
     newline: bool
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Assert(Stmt):
     """`values` are the variables whose values a failure shows. `code` is the diagnostic code of the failure. A
     `warning` (entry checks only) is reported and does not stop anything."""
@@ -440,13 +441,13 @@ class Assert(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class CxxText(Stmt):
     text: str
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Asm(Stmt):
     template: str
     outputs: tuple[tuple[str, str, Node], ...] = ()
@@ -468,7 +469,7 @@ class LoopKind(enum.Enum):
     VECTOR = "vector"
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class For(Stmt):
     """`for (var = start; var < stop; var += step)`; bounds are evaluated once; `step` is a positive constant."""
 
@@ -482,14 +483,14 @@ class For(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class While(Stmt):
     condition: Expr
     body: Body
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class If(Stmt):
     condition: Expr
     then: Body
@@ -497,7 +498,7 @@ class If(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Scope(Stmt):
     """A bare block: storage declared inside ends with it."""
 
@@ -505,7 +506,7 @@ class Scope(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Once(Stmt):
     """All instances that reach the statement in their unit of level `scope` meet; one of them runs the body; then all
     go on. Passes make it of collective statements inside regions whose instances are fibers."""
@@ -515,24 +516,24 @@ class Once(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Break(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Continue(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Yield(Stmt):
     """Ends the current instance of the innermost region."""
 
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class RegionAttributes(Node):
     """Launch attributes: `[[launch_bounds(t, b)]]`, `[[maxnreg(n)]]`, `block<cooperative>`, `device(name)`."""
 
@@ -542,7 +543,7 @@ class RegionAttributes(Node):
     device: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Fibers(Node):
     """Why the instances of a region need stacks of their own. Each stands for `threads` threads of the machine and for
     `units` instances of the finest region that the program wrote inside."""
@@ -552,7 +553,7 @@ class Fibers(Node):
     units: int = 1
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Region(Stmt):
     """One level of parallelism. A statement directly in the body runs once per instance. The first index is the least
     significant (CUDA's `.x`). `level` is None until the pass `map-levels` has chosen; `implied` marks levels (of
@@ -565,11 +566,11 @@ class Region(Stmt):
     body: Body
     attributes: RegionAttributes = RegionAttributes()
     implied: bool = False
-    fibers: Fibers | None = None
     span: Span | None = dataclasses.field(default=None, compare=False)
+    fibers: Fibers | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Masked(Stmt):
     """`inthreads`: instances for which `predicate` holds run the body; without `is_async` all join before and after."""
 
@@ -582,20 +583,20 @@ class Masked(Stmt):
 # ------------------------------------------------------------------------------------------------ tensor cores
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class DeclareFragment(Stmt):
     fragment: Fragment
     init: Expr | None = None
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class FragmentRef(Node):
     fragment: Fragment
     slot: tuple[Expr, ...] = ()
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class FragmentLoad(Expr):
     """One element of a fragment, by its logical coordinates; only inside `Apply`, on the thread that owns it."""
 
@@ -608,7 +609,7 @@ class FragmentLoad(Expr):
         return self.source.fragment.dtype
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class FragmentStore(Stmt):
     """`target[index] op= value`, like `Store`."""
 
@@ -619,7 +620,7 @@ class FragmentStore(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class FragmentFill(Stmt):
     """Every element of a fragment, with all its slots, becomes `value`: a declaration's initial value."""
 
@@ -628,21 +629,21 @@ class FragmentFill(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class MmaFill(Stmt):
     target: FragmentRef
     value: Expr
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class MmaLoad(Stmt):
     target: FragmentRef
     view: View
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Mma(Stmt):
     """`c += A·B`. `layout` holds the two words ("row"/"col"); `schedule` permutes the K tiles; `scales` and `metadata`
     are those of the scaled and sparse forms."""
@@ -658,7 +659,7 @@ class Mma(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class MmaScale(Stmt):
     target: FragmentRef
     row_scale: View
@@ -666,7 +667,7 @@ class MmaScale(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class MmaStore(Stmt):
     source: FragmentRef
     view: View
@@ -676,12 +677,12 @@ class MmaStore(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class MmaCommit(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class FragmentOp(Stmt):
     target: FragmentRef
     op: str
@@ -689,7 +690,7 @@ class FragmentOp(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Apply(Stmt):
     """Runs `body` for every element of `fragment` on the thread that owns it."""
 
@@ -699,7 +700,7 @@ class Apply(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class FragmentReduce(Stmt):
     """`op` is max, sum or all_sum; `axis` is the reduced dimension of `source`."""
 
@@ -710,7 +711,7 @@ class FragmentReduce(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class FragmentCopy(Stmt):
     target: FragmentRef
     source: FragmentRef
@@ -720,7 +721,7 @@ class FragmentCopy(Stmt):
 # ------------------------------------------------------------------------------------------------------ functions
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Kernel(Node):
     """One launch's device code; `region` is its outermost region (level block or coarser after `map-levels`)."""
 
@@ -728,7 +729,7 @@ class Kernel(Node):
     region: Region
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Launch(Stmt):
     kernel: Kernel
     is_async: bool = False
@@ -736,14 +737,14 @@ class Launch(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class SyncHost(Stmt):
     """`sync.global`: waits for every outstanding launch."""
 
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Return(Stmt):
     """`value` is a view of a global buffer, a scalar, or nothing."""
 
@@ -751,7 +752,7 @@ class Return(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Param(Node):
     """A parameter. Spans have a `buffer` (storage GLOBAL), scalars a `var`, streams neither.
 
@@ -773,7 +774,7 @@ class Param(Node):
     span: Span | None = None
 
 
-@dataclasses.dataclass(frozen=True)
+@value_node
 class Result(Node):
     """What a function returns: a span of `dtype` with `extents` (expressions over dims and scalar parameters), or a
     scalar (`extents` None)."""
@@ -782,7 +783,7 @@ class Result(Node):
     extents: tuple[Expr, ...] | None
 
 
-@dataclasses.dataclass(frozen=True)
+@identity_node
 class Function(Node):
     """A tileflow function. `checks` are the entry checks, evaluated when arguments are bound, before anything runs."""
 

@@ -8,20 +8,21 @@ Nothing here knows types: `x[2]` is a `BufferRef` until a name says that `x` is 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from typing import Any, Literal
 
+from croq_magic.compiler.node import Record, identity_node
 from croq_magic.compiler.source import Span
 
 Storage = Literal["global", "shared", "local"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Node:
+@identity_node
+class Node(Record):
     span: Span
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Name(Node):
     """An identifier where it is declared, assigned or referred to."""
 
@@ -31,7 +32,7 @@ class Name(Node):
         return self.text
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ElemType(Node):
     """A scalar type word. `name` is canonical (`half` is "f16", `float` is "f32"); `word` is as written.
 
@@ -42,12 +43,12 @@ class ElemType(Node):
     word: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class StorageWord(Node):
     word: Storage
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Level(Node):
     """`device`, `cluster`, `block`, `group-4`, `group`, `thread` or `term`."""
 
@@ -57,12 +58,12 @@ class Level(Node):
 # ---- expressions -----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Expr(Node):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class IntLit(Expr):
     """`type` follows from suffix and size: "int", "s64", "u32" or "u64"."""
 
@@ -70,47 +71,47 @@ class IntLit(Expr):
     type: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class FloatLit(Expr):
     value: float
     is_f32: bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class BoolLit(Expr):
     value: bool
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class StringLit(Expr):
     """Neighbouring strings are joined and escapes replaced."""
 
     value: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class InfLit(Expr):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class NullPtr(Expr):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Wildcard(Expr):
     """`_` as an argument of a view."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class NameRef(Expr):
     """A name used as a value."""
 
     text: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class BufferRef(Expr):
     """`t[i][j]`, `f.data`, `f.data[i]`, `f.mdata`. As the base of a view, an element or `.span` also a plain name.
 
@@ -123,14 +124,14 @@ class BufferRef(Expr):
     data: Literal["data", "mdata"] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class SpanOf(Expr):
     """`x.span`, `f.data.span`, `t[0].span`."""
 
     base: BufferRef
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ElemRef(Expr):
     """`x.at(i, j)`, `f.data.at(i)`, `t[k].at(i)`; for an event array the generation: `e.at(k)`."""
 
@@ -138,28 +139,28 @@ class ElemRef(Expr):
     index: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class TupleLit(Expr):
     """`{a, b}`: an ituple."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ShapeLit(Expr):
     """`[a, b]`: a shape."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class DimRef(Expr):
     """`(k)` inside a derivation: dimension `k` of its base."""
 
     index: int
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Derivation(Expr):
     """`s[(0), (1) / 2]` or `x.span[...]` (kind "shape"), `t {(1), (0)}` (kind "ituple")."""
 
@@ -168,7 +169,7 @@ class Derivation(Expr):
     kind: Literal["shape", "ituple"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Pick(Expr):
     """`e(k)`: element `k` of a shape or an ituple, or value `k` of a bounded integer; `index` may be negative."""
 
@@ -176,21 +177,21 @@ class Pick(Expr):
     index: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Extent(Expr):
     """`#p`."""
 
     name: Name
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Paren(Expr):
     """`(e)`. Kept, because `(k)` in a derivation and warnings about precedence need it."""
 
     inner: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Unary(Expr):
     """Prefix `! ~ - + ++ --`."""
 
@@ -198,7 +199,7 @@ class Unary(Expr):
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Postfix(Expr):
     """`k++`, `k--`."""
 
@@ -206,7 +207,7 @@ class Postfix(Expr):
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Binary(Expr):
     """Every infix operator, `#` (compose) and `#+ #- #* #/ #%` included."""
 
@@ -215,28 +216,28 @@ class Binary(Expr):
     right: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Ternary(Expr):
     condition: Expr
     then: Expr
     other: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Count(Expr):
     """`|e|`: the number of elements of a span, a shape or a shape expression."""
 
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class SizeOf(Expr):
     """`|f16|`: the bytes of one element."""
 
     type: ElemType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Builtin(Expr):
     """A mathematical function, `cdiv`, `__alignup` or `__aligndown`. The number of arguments is not checked here."""
 
@@ -244,7 +245,7 @@ class Builtin(Expr):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Cast(Expr):
     """`__to<f32>(e)`, or `__to<"T*">(e)` with a string."""
 
@@ -252,14 +253,14 @@ class Cast(Expr):
     operand: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class AddressOf(Expr):
     """`&x`, `&x.at(i)`: an argument of a call only."""
 
     operand: NameRef | BufferRef | ElemRef
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class QName(Node):
     """`f` or `a::b::f`."""
 
@@ -270,27 +271,27 @@ class QName(Node):
         return "::".join(part.text for part in self.parts)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class TypeArg(Expr):
     """A type word as a template argument."""
 
     type: ElemType
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class NameArg(Expr):
     """A qualified name with `::` as a template argument."""
 
     name: QName
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class CallLike(Expr):
     """`CallExpr`, `IntrinsicCall`, `AtomicCall`, `BarrierCall`: a statement or a whole right-hand side, never an
     operand. The parser lets them stand in expressions; the checker explains (CAL06)."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class CallExpr(CallLike):
     """`call f<T, 4>(a, b)`."""
 
@@ -299,7 +300,7 @@ class CallExpr(CallLike):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class IntrinsicCall(CallLike):
     """`hw_go(1)`, `vendor::op(a, b)`: a call without `call`. Whether it is registered is the checker's business.
 
@@ -310,7 +311,7 @@ class IntrinsicCall(CallLike):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class AtomicCall(CallLike):
     """`__atomic_add(x.at(i), 1)`; `name` has the prefix."""
 
@@ -318,7 +319,7 @@ class AtomicCall(CallLike):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class BarrierCall(CallLike):
     """`__bar_sync(id, n)`, `__bar_arrive(id, n)`."""
 
@@ -326,7 +327,7 @@ class BarrierCall(CallLike):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Select(Expr):
     """`select(c, v0, v1, ...)`: right-hand side, destination or source of a transfer."""
 
@@ -337,19 +338,19 @@ class Select(Expr):
 # ---- views -----------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ViewOp(Node):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ChunkAt(ViewOp):
     """`.chunkat(p, _)`."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Chunk(ViewOp):
     """`.chunk(4, 1).at(n, 0)`."""
 
@@ -357,7 +358,7 @@ class Chunk(ViewOp):
     at: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Subspan(ViewOp):
     """`.subspan(e, f : s, t).step(a, b).at(i, j)`, `.modspan(...)`. What is not written is None."""
 
@@ -368,7 +369,7 @@ class Subspan(ViewOp):
     at: tuple[Expr, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Window(ViewOp):
     """`.view(e, f : s, t).from(i, j)`."""
 
@@ -377,24 +378,24 @@ class Window(ViewOp):
     origin: tuple[Expr, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class SpanAs(ViewOp):
     """`.span_as([a, b])`; `items` are as written, so one `ShapeLit` or a list."""
 
     items: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Squeeze(ViewOp):
     """`.sqz()`."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ZeroFill(ViewOp):
     """`.zfill` at the end of a source."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class View(Expr):
     """A buffer and operations on it, left to right. Where the grammar says `view` (transfers, matrix operands) a
     plain buffer is a `View` without operations; elsewhere it is a `NameRef` or a `BufferRef`."""
@@ -406,24 +407,24 @@ class View(Expr):
 # ---- statements: declarations and assignments ------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Stmt(Node):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Block(Stmt):
     """`{ ... }`. Bodies that are one statement without braces are that statement."""
 
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Empty(Stmt):
     """A stray `;`, or the body of `while (e);`."""
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MdspanDecl(Stmt):
     """`s : [4, 2]`, `mdspan<2> s : x.span`. `keyword` tells whether `mdspan` is written."""
 
@@ -433,7 +434,7 @@ class MdspanDecl(Stmt):
     keyword: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ItupleDecl(Stmt):
     """`ituple<2> t = {1, 2}`. Without the keyword it is an `Assign`."""
 
@@ -442,7 +443,7 @@ class ItupleDecl(Stmt):
     rank: IntLit | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ScalarItem(Node):
     """`k`, `k = e` or `k {e}`."""
 
@@ -451,7 +452,7 @@ class ScalarItem(Node):
     braces: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ScalarDecl(Stmt):
     """`mutable s32 k = 0, j`, `mutable k = 2`. A storage word is a mistake that the checker reports (STO03)."""
 
@@ -461,7 +462,7 @@ class ScalarDecl(Stmt):
     storage: StorageWord | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class BufferItem(Node):
     """`t`, `t[3]`, `t {0}` in a declaration of spans or fragments."""
 
@@ -470,7 +471,7 @@ class BufferItem(Node):
     value: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class SpanDecl(Stmt):
     """`shared f32 [16, K] a, b[2] {0}`."""
 
@@ -480,7 +481,7 @@ class SpanDecl(Stmt):
     items: tuple[BufferItem, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class FragDecl(Stmt):
     """`frag f32 [16, 8] c`, `frag f32 [auto] c`, `frag.f32 c {0}`, `frag c {0}`. `dims` None stands for `[auto]` and
     for forms without a shape."""
@@ -490,7 +491,7 @@ class FragDecl(Stmt):
     items: tuple[BufferItem, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class EventItem(Node):
     """`e`, `e[2]`, `e = ready`; `initial` is the word after `=`."""
 
@@ -499,7 +500,7 @@ class EventItem(Node):
     initial: Name | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class EventDecl(Stmt):
     """`shared event<4> e, r[3] = ready`."""
 
@@ -508,7 +509,7 @@ class EventDecl(Stmt):
     items: tuple[EventItem, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Assign(Stmt):
     """`x = e`, `x.at(i) += e`. `value` may be a `View`, a `Select` or a `CallLike`."""
 
@@ -517,7 +518,7 @@ class Assign(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Assigns(Stmt):
     """`a = 1, b = 2`: two or more assignments from left to right."""
 
@@ -527,7 +528,7 @@ class Assigns(Stmt):
 # ---- statements: structure -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Attribute(Node):
     """`[[launch_bounds(128, 2)]]`, `[[maxnreg(64)]]`."""
 
@@ -535,7 +536,7 @@ class Attribute(Node):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class AxisGroup(Node):
     """One part of a `parallel` between commas: one level.
 
@@ -552,7 +553,7 @@ class AxisGroup(Node):
     cooperative: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Parallel(Stmt):
     attributes: tuple[Attribute, ...]
     is_async: bool
@@ -561,7 +562,7 @@ class Parallel(Stmt):
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Binding(Node):
     """`v in 8` (whole v), `{i, j} in [4, 8]` (names), `v = {i, j} in [4, 8]` (both)."""
 
@@ -570,7 +571,7 @@ class Binding(Node):
     bound: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Tie(Node):
     """`a <-> b`."""
 
@@ -578,14 +579,14 @@ class Tie(Node):
     right: Name
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class With(Stmt):
     bindings: tuple[Binding, ...]
     ties: tuple[Tie, ...]
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Range(Node):
     """`k`, `k(l:u:s)`, `c = k(1:)`: `name` is iterated, `alias` is what the body calls it. What is missing is None."""
 
@@ -596,7 +597,7 @@ class Range(Node):
     step: IntLit | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Hint(Node):
     """`unroll`, `unroll(4)`, `vectorize(i, 8)`."""
 
@@ -605,7 +606,7 @@ class Hint(Node):
     factor: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Foreach(Stmt):
     """Either bindings (`foreach i in 4`) or ranges of names that are bound already (`foreach i, j(1:)`)."""
 
@@ -615,27 +616,27 @@ class Foreach(Stmt):
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class While(Stmt):
     condition: Expr
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class If(Stmt):
     condition: Expr
     then: Stmt
     other: Stmt | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class InThreads(Stmt):
     is_async: bool
     condition: Expr
     body: Stmt
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Apply(Stmt):
     """`apply {i, j} in s.span stmt`."""
 
@@ -647,7 +648,7 @@ class Apply(Stmt):
 # ---- statements: data movement ---------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class PadConfig(Node):
     """`<{low}, {high}, {mid}, value>`."""
 
@@ -657,14 +658,14 @@ class PadConfig(Node):
     value: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class TransposeConfig(Node):
     """`<1, 0>`."""
 
     order: tuple[int, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Modifier(Node):
     """A suffix of a transfer: "swiz", "zfill", "multicast", "evict_first", "evict_last", "promote", "sp"."""
 
@@ -672,7 +673,7 @@ class Modifier(Node):
     args: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Dma(Stmt):
     """`f = dma.copy.async.swiz<128> x.chunkat(p) => shared after e`."""
 
@@ -690,7 +691,7 @@ class Dma(Stmt):
         return next((modifier for modifier in self.modifiers if modifier.name == name), None)
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Placeholder(Stmt):
     """`f = dma.any`."""
 
@@ -698,7 +699,7 @@ class Placeholder(Stmt):
     engine: Literal["dma", "tma"]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MapView(Stmt):
     """`m = g.map<local>(offset, length)`."""
 
@@ -709,7 +710,7 @@ class MapView(Stmt):
     length: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Waitable(Node):
     """A future or an event: `f`, `e[i]`, `e.at(k)`."""
 
@@ -718,44 +719,44 @@ class Waitable(Node):
     at: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Wait(Stmt):
     items: tuple[Waitable, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Trigger(Stmt):
     cluster: bool
     items: tuple[Waitable, ...]
     after: tuple[Waitable, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Swap(Stmt):
     left: Name
     right: Name
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Rotate(Stmt):
     names: tuple[Name, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Sync(Stmt):
     """`sync.shared`, `sync.global`, `sync.local`."""
 
     storage: StorageWord
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Barrier(Stmt):
     """`sync.barrier : block`."""
 
     level: Level
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Fence(Stmt):
     """`sync.fence : block<shared>`."""
 
@@ -766,7 +767,7 @@ class Fence(Stmt):
 # ---- statements: tensor cores ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaFill(Stmt):
     """`c = mma.fill.f32 v` (result) or `mma.fill c, v` (target)."""
 
@@ -776,7 +777,7 @@ class MmaFill(Stmt):
     value: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaLoad(Stmt):
     """`a = mma.load view` (result) or `mma.load view, a` (target)."""
 
@@ -787,7 +788,7 @@ class MmaLoad(Stmt):
     is_async: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaMultiply(Stmt):
     """`mma.row.col c, a, b` with its forms; `scale` is the view and the scalar of `.scale`."""
 
@@ -804,7 +805,7 @@ class MmaMultiply(Stmt):
     schedule: tuple[int, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaScale(Stmt):
     """`mma.scale c, sa, sb`."""
 
@@ -813,7 +814,7 @@ class MmaScale(Stmt):
     b_scale: Expr
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaStore(Stmt):
     """`mma.store c, view`; `mask` holds the rows and, if given, the columns."""
 
@@ -824,12 +825,12 @@ class MmaStore(Stmt):
     mask: tuple[Expr, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MmaCommit(Stmt):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class FragReduce(Stmt):
     """`reduce_max(dst, src, axis)`, `reduce_sum(...)`."""
 
@@ -839,14 +840,14 @@ class FragReduce(Stmt):
     axis: IntLit
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class AllReduce(Stmt):
     """`all_reduce_sum(f)`."""
 
     fragment: BufferRef
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class FragCopy(Stmt):
     """`copy(dst, src)`."""
 
@@ -857,38 +858,38 @@ class FragCopy(Stmt):
 # ---- statements: the rest --------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class CallStmt(Stmt):
     call: CallLike
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Return(Stmt):
     value: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Break(Stmt):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Continue(Stmt):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Yield(Stmt):
     pass
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Assert(Stmt):
     condition: Expr
     message: str
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Print(Stmt):
     """`print(...)`, `println(...)`; with `!` at compile time."""
 
@@ -897,14 +898,14 @@ class Print(Stmt):
     args: tuple[Expr, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class CppEscape(Stmt):
     """`__cpp__("text")`."""
 
     text: StringLit
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class AsmOperand(Node):
     """`[n] "=r"(e)`."""
 
@@ -913,7 +914,7 @@ class AsmOperand(Node):
     name: Name | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Asm(Stmt):
     volatile: bool
     template: StringLit
@@ -922,7 +923,7 @@ class Asm(Stmt):
     clobbers: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class PragmaIntrinsic(Stmt):
     """`#pragma croq intrinsic prefix hw_`: registers from here to the end of the block."""
 
@@ -933,7 +934,7 @@ class PragmaIntrinsic(Stmt):
 # ---- functions -------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ParamDim(Node):
     """`?` ("any"), `??` ("unbounded"), a symbol ("symbol") or a constant expression ("const")."""
 
@@ -942,14 +943,14 @@ class ParamDim(Node):
     value: Expr | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ParamShape(Node):
     """`[M, 16]`; `mdspan<2>` is two "any" dimensions."""
 
     dims: tuple[ParamDim, ...]
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class ParamType(Node):
     """Of a parameter or a result. `word` is "void", "auto", "stream", or the name of `type`."""
 
@@ -958,7 +959,7 @@ class ParamType(Node):
     shape: ParamShape | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Param(Node):
     type: ParamType
     by_ref: bool
@@ -966,7 +967,7 @@ class Param(Node):
     storage: StorageWord | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class Function(Node):
     """`__co__ type name(params) { ... }`; `is_device` for a `__co_device__` function in tileflow syntax."""
 
@@ -977,8 +978,8 @@ class Function(Node):
     is_device: bool = False
 
 
-@dataclass(frozen=True, eq=False, slots=True)
-class Program:
+@identity_node
+class Program(Record):
     """All tileflow functions of a unit, in the order of the text."""
 
     functions: tuple[Function, ...]

@@ -9,6 +9,7 @@ from typing import Any, Literal
 from croq_magic.compiler import syntax as s
 from croq_magic.compiler.actions.base import BaseActions, Kids, cover
 from croq_magic.compiler.lexer import ATOMICS, BARRIER_CALLS, MATH, Token
+from croq_magic.compiler.node import identity_node
 from croq_magic.compiler.source import Span
 
 VIEW_WORDS = [
@@ -42,7 +43,7 @@ class Suffix:
     strides: tuple[s.Expr, ...] | None = None
 
 
-@dataclass(frozen=True, eq=False, slots=True)
+@identity_node
 class MapOp(s.ViewOp):
     """`.map<local>(offset, length)`: only on its way into a `MapView`."""
 
