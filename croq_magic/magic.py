@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Bool, Enum, Unicode
 
-from croq_magic import options
+from croq_magic import options, warm
 from croq_magic.cells import CellIndex
 from croq_magic.errors import CompileError, CroqError, Interrupted, OptionError
 
@@ -253,6 +253,7 @@ def load(shell: InteractiveShell) -> CroqtileMagics:
     if found is None:
         found = CroqtileMagics(shell)
         shell.register_magics(found)
+        warm.start()
     return found
 
 
