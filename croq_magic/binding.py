@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
-from croq_magic import arguments
+from croq_magic import arguments, memory
 from croq_magic.compiler import arithmetic
 from croq_magic.compiler.signature import EntryCheck, Parameter, Signature
-from croq_magic.errors import BindError, CheckError
+from croq_magic.errors import BindError, CheckError, TargetError
 
 Shape = tuple[int, ...]
 Spans = tuple[Parameter, str, np.ndarray, np.ndarray]  # parameter, name, the caller's array, the one to launch with
@@ -195,12 +195,17 @@ class Binder:
                 warned.setdefault(check.message, text)
         shape = None
         if self._new_shape is not None:
-            shape = tuple(map(int, self._new_shape(*environment)))
+            try:
+                shape = tuple(map(int, self._new_shape(*environment)))
+            except ZeroDivisionError:
+                raise CheckError(f"{self.function}: an extent of the result divides by zero [RTA03]") from None
             for extent, written in zip(shape, self.signature.extents or (), strict=True):
                 if extent < 1:
                     raise CheckError(f"{self.function}: extent `{written}` is {extent}; extents are at least 1 [RTA03]")
-        result = self.signature.result_dtype
-        return Plan(dims, shape, arguments.numpy_dtype(result) if result else None, list(warned.values()))
+        dtype = arguments.numpy_dtype(result) if (result := self.signature.result_dtype) else None
+        if shape is not None and dtype is not None and (problem := memory.too_large(shape, dtype.itemsize)):
+            raise TargetError(f"{self.function}: its result {problem}")
+        return Plan(dims, shape, dtype, list(warned.values()))
 
     def _dims(self, shapes: Sequence[Shape]) -> dict[str, int]:
         """Values of the symbolic dimensions; every occurrence must agree (RTA01)."""

@@ -57,8 +57,8 @@ def call({", ".join(names)}):
     if {" and ".join(tests) or "True"}:
         plan = plans.get(({"".join(f"{part}, " for part in key)}))
         if plan is not None and plan.ready is not None:
-            out = {out}
             try:
+                out = {out}
                 value = plan.ready(({"".join(f"{name}, " for name in names)}), plan.dims, out)
             except BaseException as error:
                 raise explain(error, written) from None

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from croq_magic.errors import CheckError, Interrupted, ShapeWarning
+from croq_magic.errors import CheckError, Interrupted, ShapeWarning, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.binding import Bound
@@ -201,8 +201,8 @@ class TileFunction:
         self.build(bound)
         plan = bound.plan
         assert plan.ready is not None
-        result = plan.new_result()
         try:
+            result = plan.new_result()
             value = plan.ready(bound.values, plan.dims, result)
         except BaseException as error:
             raise self._explain(error, bound.in_place) from None
@@ -226,6 +226,8 @@ class TileFunction:
             return Interrupted(f"{self.__name__} was interrupted{rest}")
         if isinstance(error, CheckError):
             return CheckError(f"{error}{rest}")
+        if isinstance(error, MemoryError):
+            return TargetError(f"{self.__name__}: not enough memory for its result")
         return error
 
     @property

@@ -297,3 +297,50 @@ __co__ void shift(s32 [M] a, s32 [M]& v) {
         v = np.zeros(5, np.int32)
         program.shift(v, v)  # `a` keeps the values from before the call
         np.testing.assert_array_equal(v, [0, 1, 1, 1, 1])
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("__co__ s32 [1000000, 1000000] f() { s32 [1000000, 1000000] r; return r; }", "f: its result needs 3.638 TiB"),
+        ("__co__ auto f() { s32 [1000000, 1000000] t; return 1; }", "f: not enough memory for its buffers"),
+    ],
+)
+def test_arrays_larger_than_memory(text: str, message: str) -> None:
+    with pytest.raises(croq.TargetError, match=message):
+        croq.compile(text, target="cpu").f()
+
+
+def test_sizes_that_wrap_round() -> None:
+    program = croq.compile(
+        "__co__ int f(s8 [M] x) { s8 [M * 1073741824, M * 1073741824] t; return 1; }"
+        "__co__ auto g(s8 [M] x) { s8 [M * 1073741824, M * 1073741824] t; return t; }",
+        target="cpu",
+    )
+    x = np.zeros(16, np.int8)  # 2**68 bytes
+    with pytest.raises(croq.TargetError, match="f: not enough memory"):
+        program.f(x)
+    with pytest.raises(croq.TargetError, match="g: its result needs 256 EiB"):
+        program.g(x)
+
+
+def test_more_parameters_than_most_functions_have() -> None:
+    names = [f"a{i}" for i in range(100)]
+    text = f"__co__ s32 f({', '.join(f's32 {name}' for name in names)}) {{ return {' - '.join(names)}; }}"
+    assert croq.compile(text, target="cpu").f(*range(100)) == -sum(range(1, 100))
+
+
+def test_an_interrupt_while_a_function_prints(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stop(Exception):
+        pass
+
+    class Screen:
+        def write(self, text: str) -> None:
+            raise Stop
+
+    text = '__co__ void f(int n) { foreach i in n println("line ", i); }'
+    function = croq.compile(text, target="cpu").f
+    with monkeypatch.context() as context, pytest.raises(Stop):
+        context.setattr("sys.stdout", Screen())
+        function(3)
+    assert function(1) is None

@@ -77,17 +77,19 @@ void take_lock(croq_call* call) {
   call->released = nullptr;
 }
 
-void flush_text(croq_call* call) {  // needs the interpreter lock
-  if (!call->text_size) return;
-  if (python.write) python.write(call->text, call->text_size);
-  else fwrite(call->text, 1, (size_t)call->text_size, stdout);
-  call->text_size = 0;
-}
-
 void stop_call(croq_call* call, int32_t reason) {
   int32_t running = 0;
   exchange_if(call->stop, running, reason);
   call->seat->attention = 1;
+}
+
+void flush_text(croq_call* call) {  // needs the interpreter lock
+  if (!call->text_size) return;
+  int32_t failed = 0;
+  if (python.write) failed = python.write(call->text, call->text_size);
+  else fwrite(call->text, 1, (size_t)call->text_size, stdout);
+  call->text_size = 0;
+  if (failed) stop_call(call, CROQ_INTERRUPTED);
 }
 
 // The calling thread's look at signals; everyone else only learns whether to stop.
@@ -142,9 +144,11 @@ bool give_scratch(croq_lane* lane, int64_t bytes) {
   return bytes <= scratch.size;
 }
 
+int64_t most_memory = (int64_t)1 << 46;  // what there is: more would be granted, and the process killed when it is used
+
 void* allocate(croq_lane* lane, int64_t bytes) {
   void* storage = nullptr;
-  if (bytes >= 0 && bytes <= (int64_t)1 << 46) storage = aligned(bytes);
+  if (bytes >= 0 && bytes <= most_memory) storage = aligned(bytes);
   if (!storage) stop_call(lane->call, CROQ_MEMORY);
   else memset(storage, 0, (size_t)bytes);
   return storage;

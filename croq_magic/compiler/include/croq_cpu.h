@@ -200,6 +200,15 @@ CROQ_INLINE T croq_aligndown(T v, T a) { return (T)(v / a * a); }
 template <typename T>
 CROQ_INLINE T croq_ceildiv(T a, T b) { return b == 0 ? (T)0 : (T)((a + b - 1) / b); }
 
+// A product of extents that stops at the largest number instead of wrapping round to a small one.
+template <typename... Extents>
+CROQ_INLINE int64_t croq_product(Extents... extents) {
+  int64_t total = 1;
+  bool wraps = false;
+  (void)((wraps |= __builtin_mul_overflow(total, (int64_t)extents, &total)), ...);
+  return wraps ? INT64_MAX : total;
+}
+
 // A host-side buffer of zeros; `data` is null when there was no memory.
 struct croq_storage {
   void* data;

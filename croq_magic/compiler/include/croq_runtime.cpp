@@ -58,7 +58,7 @@ struct Python {
   void* (*save_thread)();
   void (*restore_thread)(void*);
   int (*check_signals)();
-  void (*write)(const char*, int64_t);
+  int32_t (*write)(const char*, int64_t);
   pthread_t main_thread;
 } python;
 
@@ -139,7 +139,8 @@ EXPORT void croq_runtime_start(int32_t threads, void* save_thread, void* restore
   pthread_atfork(nullptr, nullptr, after_fork_in_child);
 }
 
-EXPORT void croq_runtime_write_to(void* write) { python.write = (void (*)(const char*, int64_t))write; }
+EXPORT void croq_runtime_write_to(void* write) { python.write = (int32_t (*)(const char*, int64_t))write; }
+EXPORT void croq_runtime_memory(int64_t bytes) { most_memory = bytes; }
 EXPORT void croq_runtime_threads(int32_t threads) {
   wanted_threads = threads < 1 ? 1 : threads > kMaxThreads ? kMaxThreads : threads;
 }
@@ -187,8 +188,9 @@ static __thread croq_failure last_failure;
 EXPORT const croq_failure* croq_last_failure() { return &last_failure; }
 
 EXPORT int32_t croq_invoke(const croq_plan* plan, void* arguments) {
-  int64_t words[64];
-  if (plan->count > 64) return CROQ_ARGUMENT;
+  int64_t few[64], *words = few;
+  if (plan->count > 64) words = (int64_t*)malloc(sizeof(int64_t) * (size_t)plan->count);
+  if (!words) return CROQ_MEMORY;
   memcpy(words, plan->words, sizeof(int64_t) * (size_t)plan->count);
   for (int64_t i = 0; i < plan->items; ++i) {
     int64_t& word = words[plan->places[i]];
@@ -204,5 +206,7 @@ EXPORT int32_t croq_invoke(const croq_plan* plan, void* arguments) {
       memcpy(&word, &value, sizeof value);
     }
   }
-  return croq_run(plan->entry, words, &last_failure);
+  int32_t code = croq_run(plan->entry, words, &last_failure);
+  if (words != few) free(words);
+  return code;
 }

@@ -16,7 +16,7 @@ from croq_magic.compiler.targets.cpu import copies, vector
 from croq_magic.compiler.targets.cpu.checks import CheckSite
 from croq_magic.compiler.targets.cpu.entry import EntryPoint
 from croq_magic.compiler.targets.cpu.guards import ModuleState
-from croq_magic.compiler.targets.cpu.kernel import KernelFunction, element_count
+from croq_magic.compiler.targets.cpu.kernel import KernelFunction
 from croq_magic.compiler.targets.cpu.statements import Statements
 from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
@@ -156,7 +156,8 @@ class HostFunction(Statements):
         if buffer is self.in_result:
             self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*){self.result_word};")
             return
-        bytes_ = self.expressions.index(integers.mul(element_count(buffer), integers.constant(buffer.dtype.size)))
+        factors = [*buffer.shape, *map(integers.constant, (*buffer.slots, buffer.dtype.size))]
+        bytes_ = f"croq_product({', '.join(map(self.expressions.index, factors))})"
         owner = self.names.fresh(f"{name}_storage")
         self.line(f"croq_storage {owner}(lane, {bytes_});")
         self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*){owner}.data;")

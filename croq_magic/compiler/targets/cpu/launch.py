@@ -16,7 +16,7 @@ import numpy as np
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.cpu.checks import CheckSite
 from croq_magic.compiler.targets.cpu.entry import EntryPoint
-from croq_magic.compiler.targets.cpu.runtime import CHECK, INTERRUPTED, MEMORY, OK, Plan, Runtime
+from croq_magic.compiler.targets.cpu.runtime import CHECK, INTERRUPTED, MEMORY, OK, Plan, Runtime, pending_error
 from croq_magic.errors import CheckError, TargetError
 
 _MAX_PLANS = 256
@@ -123,7 +123,7 @@ class Launcher:
         return tuple(out)
 
     def _fail(self, code: int) -> None:
-        name = self.entry.function
+        name, stopped_by = self.entry.function, pending_error()
         if code == CHECK:
             record = self._runtime.last_failure().contents
             values = record.values[: record.count]
@@ -134,6 +134,6 @@ class Launcher:
             raise CheckError("\n".join(place.message(name, (), self._source) for place in places))
         if code == MEMORY:
             raise TargetError(f"{name}: not enough memory for its buffers")
-        if code == INTERRUPTED:  # the runtime found the signal, but no handler raised
-            raise KeyboardInterrupt
+        if code == INTERRUPTED:  # raised while text was written, or the runtime found the signal but no handler raised
+            raise stopped_by or KeyboardInterrupt
         raise TargetError(f"{name}: the CPU runtime does not accept the arguments (code {code})")

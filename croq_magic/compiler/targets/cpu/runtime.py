@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable
 
+from croq_magic import memory
 from croq_magic.compiler.targets.cpu import build
 
 RUNTIME_HEADERS = ("croq_cpu.h", "croq_calls.h", "croq_fibers.h", "croq_launch.h")
@@ -68,7 +69,10 @@ class Runtime:
         handle.croq_runtime_objects.argtypes = (ctypes.c_void_p,) * 3
         handle.croq_runtime_objects.restype = None
         handle.croq_runtime_objects(*objects)
-        self._writer = ctypes.PYFUNCTYPE(None, ctypes.POINTER(ctypes.c_char), ctypes.c_int64)(_write)
+        handle.croq_runtime_memory.argtypes = (ctypes.c_int64,)
+        handle.croq_runtime_memory.restype = None
+        handle.croq_runtime_memory(memory.physical())
+        self._writer = ctypes.PYFUNCTYPE(ctypes.c_int32, ctypes.POINTER(ctypes.c_char), ctypes.c_int64)(_write)
         handle.croq_runtime_write_to(ctypes.cast(self._writer, ctypes.c_void_p))
 
     def set_threads(self, count: int) -> None:
@@ -80,8 +84,29 @@ def _addresses(*functions: ctypes._FuncPointer) -> list[int | None]:
     return [ctypes.cast(function, ctypes.c_void_p).value for function in functions]
 
 
-def _write(text: ctypes._Pointer[ctypes.c_char], size: int) -> None:
-    sys.stdout.write(ctypes.string_at(text, size).decode("utf-8", "replace"))
+class _Pending(threading.local):
+    """What was raised while a running function's text was written. ctypes would drop it, an interrupt included."""
+
+    error: BaseException | None = None
+
+
+_pending = _Pending()
+
+
+def _write(text: ctypes._Pointer[ctypes.c_char], size: int) -> int:
+    """Writes what a function prints; gives 0, or 1 when the function must stop for `pending_error`."""
+    try:
+        sys.stdout.write(ctypes.string_at(text, size).decode("utf-8", "replace"))
+    except BaseException as error:
+        _pending.error = error
+        return 1
+    return 0
+
+
+def pending_error() -> BaseException | None:
+    """What stopped the last function of this thread while it printed, once."""
+    error, _pending.error = _pending.error, None
+    return error
 
 
 def thread_count() -> int:
