@@ -99,6 +99,17 @@ def test_other_mistakes_are_not_syntax_errors(entry: Entry) -> None:
         ("g.data = 1;", (2, 1), "a whole buffer cannot be assigned", None),
         ("n + 1 = 2;", (2, 3), "unexpected `+`; expected `;`, `:` or `=`", None),
         ("wait f.data;", (2, 6), "expected a future or an event", "wait on the future itself: `f`"),
+        ("for i in range(3): pass", (2, 1), "`for` does not exist", "`foreach i in [4] { ... }`"),
+        ("k++;", (2, 2), "`++` does not exist as a statement", "`k += 1`"),
+        ("--k;", (2, 1), "`--` does not exist as a statement", "`k -= 1`"),
+        ("float32 [3] k;", (2, 13), "unexpected name `k`; expected `;`, `:` or `=`", "did you mean `float`?"),
+        ("g[0][1] = 2.0f;", (2, 1), "a whole buffer cannot be assigned", "`g.at(0, 1)` is an element"),
+        (
+            "dma.copy shared => g;",
+            (2, 10),
+            "unexpected `shared`; expected `;`, a name, a word after a dot, such as `.copy`, `<` or `select`",
+            "`shared` can only be the destination of a transfer",
+        ),
     ],
 )
 def test_in_words(fragment: str, place: tuple[int, int], message: str, hint: str | None) -> None:

@@ -221,8 +221,8 @@ class DeclarationActions(ChainActions, ExpressionActions):
                 self._shape_as_ituple(target.text, value)
         elif isinstance(target, s.BufferRef):
             if sign.text == "=":
-                place = f"`{target.name.text}.at({', '.join(e.span.text for e in target.subscripts)})`"
-                hint = f"{place} is an element; `dma.copy ... => ...` copies a whole buffer"
+                index = ", ".join(e.span.text for e in target.subscripts) or "..."
+                hint = f"`{target.name.text}.at({index})` is an element; `dma.copy ... => ...` copies a whole buffer"
                 self.error("SYN01", "a whole buffer cannot be assigned", target, hint)
         elif not isinstance(target, s.ElemRef):
             self.error("SYN01", "cannot assign to this; expected a name or an element `x.at(...)`", target)
