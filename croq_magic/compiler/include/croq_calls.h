@@ -107,15 +107,16 @@ void look_up(croq_call* call) {
   give_up_lock(call);
 }
 
-int32_t poll_in_fiber(croq_lane* lane);
-
-int32_t poll(croq_lane* lane) {
-  if (lane->in_fiber) return poll_in_fiber(lane);
+int32_t poll_here(croq_lane* lane) {
   croq_call* call = lane->call;
   if (lane->is_caller && call->seat != &standing && !load(call->stop)) call->seat->attention = 0;
   if (lane->is_caller && !load(call->stop)) look_up(call);
   return lane->stopped = load(call->stop) != 0;
 }
+
+int32_t poll_in_crew(croq_lane* lane);
+
+int32_t poll(croq_lane* lane) { return lane->crew ? poll_in_crew(lane) : poll_here(lane); }
 
 // -------------------------------------------------------------------------------------------------------- storage
 void* aligned(int64_t bytes) {

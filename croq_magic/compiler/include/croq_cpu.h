@@ -6,7 +6,7 @@
 
 // ---------------------------------------------------------------------------------------------- runtime interface
 // These structures are shared with croq_runtime.cpp; CROQ_ABI changes with them.
-#define CROQ_ABI 2
+#define CROQ_ABI 3
 #define CROQ_VALUES 24
 
 enum { CROQ_OK = 0, CROQ_CHECK = 1, CROQ_INTERRUPTED = 2, CROQ_MEMORY = 3, CROQ_ARGUMENT = 4 };
@@ -27,7 +27,7 @@ struct croq_lane {
   char* scratch;    // storage of one block that is too large for the stack; 128-byte aligned
   int32_t is_caller;
   int32_t stopped;
-  int32_t in_fiber;
+  struct croq_crew* crew;  // the fibers of this thread, null while it has none
 };
 
 // What the runtime remembers of one `Launch` in the program, to decide early whether threads pay.
@@ -35,7 +35,6 @@ struct croq_site {
   double nanoseconds_per_block;
 };
 
-typedef void (*croq_instance)(void* closure, int64_t index, croq_lane* lane);
 typedef void (*croq_blocks)(const void* frame, int64_t begin, int64_t end, croq_lane* lane);
 
 enum { CROQ_SERIAL = 1 };  // launch flag: blocks in order in the calling thread (prints, grid barriers)
@@ -50,9 +49,7 @@ struct croq_runtime {
   void (*release)(void* storage);
   void (*print)(croq_lane* lane, const char* text, int64_t bytes);
   void (*print_number)(croq_lane* lane, int32_t kind, int64_t integer, double real);
-  int32_t (*fibers)(croq_lane* lane, int64_t count, int64_t stack_bytes, croq_instance run, void* closure);
-  int32_t (*yield)(croq_lane* lane, int32_t place);
-  void (*progress)(croq_lane* lane);
+  const struct croq_fiber_table* fibers;  // croq_fiber.h
 };
 
 // Each module keeps the table it was given at load in its own hidden variable.
@@ -298,53 +295,6 @@ CROQ_INLINE void croq_stream_end() {
 #if defined(__SSE__)
   __builtin_ia32_sfence();
 #endif
-}
-
-// ---------------------------------------------------------------------------------------- instances that meet
-// Runs `body(index, lane)` for every index, each on a stack of its own; true when the work must stop.
-template <typename Body>
-CROQ_INLINE bool croq_fibers(croq_lane* lane, int64_t count, int64_t stack_bytes, const Body& body) {
-  croq_instance run = [](void* closure, int64_t index, croq_lane* own) { (*(const Body*)closure)(index, own); };
-  return croq_rt->fibers(lane, count, stack_bytes, run, (void*)&body);
-}
-
-// One slot of an event: how many generations are complete, and how many parties have arrived at the next.
-struct croq_event {
-  int64_t completed, arrived;
-};
-
-CROQ_INLINE void croq_trigger(croq_lane* lane, croq_event& event, int64_t parties) {
-  if (++event.arrived < parties) return;
-  event.arrived = 0;
-  ++event.completed;
-  croq_rt->progress(lane);
-}
-
-// Waits for the generation after `seen`; true when the work must stop.
-CROQ_INLINE bool croq_wait(croq_lane* lane, const croq_event& event, const int64_t& seen, int32_t place) {
-  while (*(const volatile int64_t*)&event.completed <= seen)
-    if (croq_rt->yield(lane, place)) return true;
-  return false;
-}
-
-// A meeting point: the last of those that are expected finds the others waiting.
-struct croq_join {
-  int64_t generation, arrived;
-};
-
-CROQ_INLINE bool croq_is_last(croq_join& join, int64_t expected) { return ++join.arrived >= expected; }
-
-CROQ_INLINE void croq_release(croq_lane* lane, croq_join& join) {
-  join.arrived = 0;
-  ++join.generation;
-  croq_rt->progress(lane);
-}
-
-CROQ_INLINE bool croq_await(croq_lane* lane, const croq_join& join, int32_t place) {
-  const int64_t now = join.generation;
-  while (*(const volatile int64_t*)&join.generation == now)
-    if (croq_rt->yield(lane, place)) return true;
-  return false;
 }
 
 namespace croq_cell {

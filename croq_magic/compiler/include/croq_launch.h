@@ -53,7 +53,7 @@ void take_part(Slot* slot, croq_lane* lane) {
 
 void help(Slot* slot) {
   croq_call* call = slot->call;
-  croq_lane lane = {&call->seat->attention, call, nullptr, 0, 0, 0};
+  croq_lane lane = {&call->seat->attention, call, nullptr, 0, 0, nullptr};
   if (give_scratch(&lane, slot->scratch_bytes)) take_part(slot, &lane);
 }
 

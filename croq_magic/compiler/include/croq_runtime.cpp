@@ -87,13 +87,13 @@ struct croq_call {
 };
 
 #include "croq_calls.h"
-#include "croq_fibers.h"
+#include "croq_schedule.h"
 #include "croq_launch.h"
 
 namespace {
 
 const croq_runtime table = {CROQ_ABI, launch, poll, fail, allocate, release, print, print_number,
-                            run_fibers, yield_fiber, note_progress};
+                            &fiber_table};
 
 // Only the forking thread lives on in a child: its copy of the pool starts empty.
 void after_fork_in_child() {

@@ -26,7 +26,6 @@ from croq_magic.compiler.visit import walk
 from croq_magic.errors import TargetError
 
 Level = ir.Level
-STRATEGIES = ("auto", "loops", "fibers")
 _EVENTS = (ir.Trigger, ir.WaitEvent)
 _PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
 
@@ -55,12 +54,14 @@ class ChooseStrategy:
             body = map_regions(root.body, self._region)
         return root if body is root.body else dataclasses.replace(root, body=body)
 
-    def _region(self, region: ir.Region) -> ir.Region:
-        body = map_regions(region.body, self._region)
+    def _region(self, region: ir.Region, strict: bool = False) -> ir.Region:
+        body = map_regions(region.body, lambda inner: self._region(inner, strict))
         inside = [inner.fibers for inner in inner_regions(body) if inner.fibers is not None]
-        reason = inside[0].reason if inside else divergence(region)
+        reason = inside[0].reason if inside else divergence(region, strict)
         if reason and self.strategy == "loops":
             raise TargetError(f"loops cannot run {reason}; fibers can")
+        if reason and not strict:
+            return self._region(region, strict=True)
         if self.strategy == "fibers":
             reason = reason or "asked for"
         if body is region.body and not reason:
@@ -88,31 +89,45 @@ def _refuse_in_grid(root: ir.Region) -> None:
             raise TargetError(f"the CPU target cannot run {reason} in a kernel with a barrier of the whole grid yet")
 
 
-def divergence(region: ir.Region) -> str:
-    """What the instances of a region, one after the other, could not do; "" if a loop can run them."""
-    return _Divergence(region).reason()
+def divergence(region: ir.Region, strict: bool = False) -> str:
+    """What the instances of a region, one after the other, could not do; "" if a loop can run them.
+
+    `split-regions` knows how to run an `inthreads` whose selected instances meet; `strict` leaves that out, for regions
+    inside regions of fibers.
+    """
+    return _Divergence(region, strict).reason()
+
+
+def differences(region: ir.Region) -> tuple[set[str], set[ir.Buffer]]:
+    """Names of scalars that may differ between instances of a region, and the storage of an instance whose contents
+    may."""
+    found = _Divergence(region, False)
+    found.spread()
+    return found.tainted, found.private
 
 
 class _Divergence:
     """The taint of one region's indices. `tainted` holds names of scalars, `private` the buffers of an instance."""
 
-    def __init__(self, region: ir.Region) -> None:
+    def __init__(self, region: ir.Region, strict: bool) -> None:
         self.region = region
+        self.strict = strict
         self.tainted = {var.name for var in region.indices}
         self.private: set[ir.Buffer] = set()
-        self.roles = 0  # asynchronous roles around
+        self.selected = 0  # `inthreads` around that do not select all instances
 
     def reason(self) -> str:
-        joints = [s for s in _statements(self.region.body) if self.joins(s)]
-        if not joints:
+        if not any(map(self.joins, _statements(self.region.body))):
             return ""
-        while True:
-            before = len(self.tainted) + len(self.private)
-            found = next(self.visit(self.region.body, False), "")
-            if len(self.tainted) + len(self.private) == before:
-                return found
-            if found:
-                return found
+        self.spread()
+        return next(self.visit(self.region.body, False), "")
+
+    def spread(self) -> None:
+        """Finds all that is tainted."""
+        before = -1
+        while before < (before := len(self.tainted) + len(self.private)):
+            for _ in self.visit(self.region.body, False):
+                pass
 
     def joins(self, s: ir.Stmt) -> bool:
         """Whether instances of the region meet in `s` itself."""
@@ -126,7 +141,7 @@ class _Divergence:
         if isinstance(s, ir.Wait):
             return False  # copies are complete when they are issued
         if isinstance(s, ir.While):
-            return _polls(s)
+            return polls(s)
         owner = fragment_owner(s)
         if owner is not None:
             return owner.depth < self.region.level.depth
@@ -137,23 +152,18 @@ class _Divergence:
     def visit(self, body: ir.Body, apart: bool) -> Iterator[str]:
         """Spreads the taint; yields a reason for each joining statement that instances reach `apart` or disagree on."""
         for s in body:
-            if self.joins(s) and (apart or self._disagrees(s)) and not (isinstance(s, ir.While) and not self.roles):
+            if self.joins(s) and self._needs(s, apart):
                 yield _words(s)
             if isinstance(s, (ir.For, ir.While)):
                 yield from self._loop(s, apart)
                 continue
-            if isinstance(s, ir.If):
-                inside = apart or self.differs(s.condition)
-            elif isinstance(s, ir.Masked):
-                inside = apart or self.differs(s.predicate)
-            else:
-                inside = apart
-                self._plain(s, apart)
-            role = isinstance(s, ir.Masked) and s.is_async
-            self.roles += role
+            inside = apart or (isinstance(s, ir.If) and self.differs(s.condition))
+            selects = isinstance(s, ir.Masked) and self.differs(s.predicate)
+            self.selected += selects
+            self._plain(s, apart or self.selected > 0)
             for inner in bodies(s):
                 yield from self.visit(inner, inside)
-            self.roles -= role
+            self.selected -= selects
 
     def _loop(self, s: ir.For | ir.While, apart: bool) -> Iterator[str]:
         heads = (s.condition,) if isinstance(s, ir.While) else (s.start, s.stop)
@@ -201,6 +211,14 @@ class _Divergence:
             if view.buffer.storage in _PRIVATE and (apart or self.differs(s)):
                 self.private.add(view.buffer)
 
+    def _needs(self, s: ir.Stmt, apart: bool) -> bool:
+        """Whether a joining statement cannot stand between two loops over the instances."""
+        if isinstance(s, ir.While):
+            return self.selected > 0
+        if isinstance(s, (*_EVENTS, ir.NamedBarrier)):
+            return apart or self.selected > 0 or self._disagrees(s)
+        return apart or (self.strict and self.selected > 0)
+
     def _disagrees(self, s: ir.Stmt) -> bool:
         """Whether instances would do different things in one joining statement."""
         if isinstance(s, _EVENTS):
@@ -226,7 +244,7 @@ def _statements(body: ir.Body) -> Iterator[ir.Stmt]:
             yield from _statements(inner)
 
 
-def _polls(s: ir.While) -> bool:
+def polls(s: ir.While) -> bool:
     """Whether a loop may wait for what another role stores."""
     return any(isinstance(n, ir.Load) and n.view.buffer.storage is ir.Storage.SHARED for n in walk(s.condition))
 

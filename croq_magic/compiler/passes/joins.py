@@ -9,12 +9,9 @@ from croq_magic.compiler.visit import walk
 Level = ir.Level
 
 
-def meets_at_events(root: ir.Stmt) -> bool:
-    """Whether parties run different programs and meet at events: such kernels need a stack per instance."""
-    return any(
-        isinstance(node, (ir.Trigger, ir.WaitEvent)) or (isinstance(node, ir.Masked) and node.is_async)
-        for node in walk(root)
-    )
+def has_events(s: ir.Stmt) -> bool:
+    """Whether somebody waits for events or at named barriers in a statement, or lets others wait."""
+    return any(isinstance(node, (ir.Trigger, ir.WaitEvent, ir.NamedBarrier)) for node in walk(s))
 
 
 def must_split(region: ir.Region) -> bool:
@@ -30,6 +27,8 @@ def scope_of(s: ir.Stmt, cooperative: bool = False) -> int | None:
         if cooperative and not s.reason and s.scope is Level.BLOCK:
             return Level.DEVICE.depth
         return s.scope.depth
+    if isinstance(s, (ir.Trigger, ir.WaitEvent, ir.NamedBarrier)):
+        return Level.BLOCK.depth  # all threads of the unit do the same: one of them does it for all
     if isinstance(s, ir.Region):
         inner = coarsest(s.body, cooperative)
         return inner if inner is not None and s.level is not None and inner < s.level.depth else None

@@ -63,7 +63,7 @@ class _Work:
         changed = False
         for s in body:
             new: ir.Body = (s,)
-            if isinstance(s, ir.Region) and not inner_regions(s.body):
+            if isinstance(s, ir.Region) and s.fibers is None and not inner_regions(s.body):
                 nest = loop_nests.of_region(s, self.taken)
                 new = (self._nest(nest) if nest is not None else None) or new
             else:
@@ -103,7 +103,9 @@ class _Work:
         """The kernel as another grid, or None where its blocks are good as they are."""
         inner = root.body[0] if len(root.body) == 1 else None
         threads = inner if isinstance(inner, ir.Region) else ir.Region(ir.Level.THREAD, (), (), root.body)
-        if root.level is not ir.Level.BLOCK or root.attributes != ir.RegionAttributes() or inner_regions(threads.body):
+        if root.level is not ir.Level.BLOCK or root.attributes != ir.RegionAttributes():
+            return None
+        if threads.fibers is not None or inner_regions(threads.body):
             return None
         whole = dataclasses.replace(
             threads, indices=(*root.indices, *threads.indices), extents=(*root.extents, *threads.extents)

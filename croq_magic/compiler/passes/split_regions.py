@@ -7,7 +7,8 @@ so they move outside and are evaluated for the first instance. What one segment 
 per instance: scalars and local storage in `REGISTER` buffers with the region's extents in front, unless a scalar can be
 computed again from indices alone. An instance that yields takes no part in later segments.
 
-Kernels with events stay as they are: their instances run different programs.
+A region whose instances have stacks of their own (`choose-strategy`) stays, and regions inside it are cut down to its
+level: barriers that join several of its instances stay as well.
 
 A barrier of the whole grid splits the region of blocks in the same way; the blocks then run in turn on one thread.
 """
@@ -21,7 +22,7 @@ from typing import ClassVar
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.joins import coarsest, leaves_loop, meets_at_events, must_split, scope_of
+from croq_magic.compiler.passes.joins import coarsest, has_events, leaves_loop, must_split, scope_of
 from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
 from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
@@ -43,8 +44,6 @@ class SplitRegions:
 
 
 def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
-    if meets_at_events(root):
-        return root
     if root.level is Level.DEVICE:
         inner = root.body[0] if len(root.body) == 1 else None
         if isinstance(inner, ir.Region) and inner.attributes.cooperative:
@@ -58,16 +57,17 @@ def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
     return root if body is root.body else dataclasses.replace(root, body=body)
 
 
-def _inside(body: ir.Body, taken: set[str]) -> ir.Body:
-    """`body` with the regions in it split where they must be."""
+def _inside(body: ir.Body, taken: set[str], fiber: Level | None = None) -> ir.Body:
+    """`body` with the regions in it split where they must be. `fiber` is the level of the fibers that run it."""
     out: list[ir.Stmt] = []
     changed = False
     for s in body:
         new: ir.Body
-        if isinstance(s, ir.Region) and s.level is not None and must_split(s):
-            new = _inside(_Split(taken).region(s), taken)
+        own = s.level if isinstance(s, ir.Region) and s.fibers is not None else fiber
+        if isinstance(s, ir.Region) and s.fibers is None and s.level is not None and must_split(s):
+            new = _inside(_Split(taken, fiber=fiber).region(s), taken, fiber)
         else:
-            new = (with_bodies(s, lambda inner: _inside(inner, taken)),)
+            new = (with_bodies(s, lambda inner, own=own: _inside(inner, taken, own)),)  # type: ignore[misc]
         changed = changed or len(new) != 1 or new[0] is not s
         out += new
     return tuple(out) if changed else body
@@ -105,9 +105,10 @@ class _Lifted(ir.Stmt):
 
 
 class _Split:
-    def __init__(self, taken: set[str], cooperative: bool = False) -> None:
+    def __init__(self, taken: set[str], cooperative: bool = False, fiber: Level | None = None) -> None:
         self.taken = taken
         self.cooperative = cooperative
+        self.fiber = fiber
         self.home: dict[str, _Chain] = {}  # scalar -> regions it is private to
         self.kept: dict[str, ir.View] = {}  # scalar -> the buffer that keeps it per instance
         self.again: dict[str, ir.Let] = {}  # scalar -> how to compute it again
@@ -149,6 +150,8 @@ class _Split:
 
     def statement(self, s: ir.Stmt, around: Chain, cut: Chain) -> ir.Body:
         """A statement that joins the instances of `cut`, outside these regions."""
+        if isinstance(s, ir.Barrier) and self.fiber is not None and s.scope.depth < self.fiber.depth:
+            return (s,)
         if isinstance(s, (ir.Barrier, ir.Wait)):
             return ()
         if isinstance(s, ir.Region):
@@ -158,12 +161,26 @@ class _Split:
             deep = tuple(r for r in cut if level is not None and r.level is not None and r.level.depth > level)
             if not deep:
                 taken = ir.If(s.predicate, s.body, span=s.span)
-                return (_Segment(_Chain(cut), _Chain((*around, *cut)), (taken,)),)
+                segment = _Segment(_Chain(cut), _Chain((*around, *cut)), (taken,))
+                return self.joined(s, segment)
             staying = cut[: len(cut) - len(deep)]
-            return _around(staying, self.masked(s, (*around, *staying), deep))
+            part = self.role if self.fiber is not None or has_events(s) else self.masked
+            return _around(staying, part(s, (*around, *staying), deep))
         lifted = isinstance(s, (ir.For, ir.While)) or not isinstance(s, ir.Region)
         inside = tuple(self.expand(body, around, cut, lifted) for body in bodies(s))
         return (_Lifted(_Chain(cut), with_bodies(s, lambda body: ()), inside),)
+
+    def role(self, s: ir.Masked, around: Chain, cut: Chain) -> ir.Body:
+        """An `inthreads` that selects all instances of `cut` or none: fibers that hold, or do not."""
+        inside = (self.expand(s.body, around, cut, False),)
+        return self.joined(s, _Lifted(_Chain(cut), dataclasses.replace(s, is_async=True, body=()), inside))
+
+    def joined(self, s: ir.Masked, part: ir.Stmt) -> ir.Body:
+        """What an `inthreads` has become, with the joins of the fibers around it."""
+        if s.is_async or self.fiber is None:
+            return (part,)
+        join = ir.Barrier(Level.BLOCK, "inthreads", span=s.span)
+        return join, part, join
 
     def masked(self, s: ir.Masked, around: Chain, cut: Chain) -> ir.Body:
         """An `inthreads` whose selected instances meet. Its segments run for them alone; what stands between segments

@@ -33,8 +33,8 @@ _KEYWORDS = frozenset(
     float for friend goto if inline int long mutable namespace new noexcept not not_eq nullptr operator or or_eq private
     protected public register reinterpret_cast requires return short signed sizeof static static_assert static_cast
     struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
-    volatile wchar_t while xor xor_eq typeof linux unix lane frame captured begin end main choreo croq block_ words
-    NULL""".split()
+    volatile wchar_t while xor xor_eq typeof linux unix lane fiber crew frame captured begin end main choreo croq block_
+    words NULL""".split()
 ) | {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "tf32", "assert", "errno"}
 
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD, ir.Role.DIM)

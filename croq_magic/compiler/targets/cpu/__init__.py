@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
@@ -23,6 +24,7 @@ class CpuTarget:
     """The default without a GPU, and the reference for every other target."""
 
     name: ClassVar[str] = "cpu"
+    strategy: str = "auto"  # how instances run, see `passes/choose_strategy.py`
 
     @property
     def limits(self) -> Limits:
@@ -34,7 +36,7 @@ class CpuTarget:
         """Passes after those that all targets share, in order."""
         from croq_magic.compiler.targets.cpu.passes import passes
 
-        return passes()
+        return passes(self.strategy)
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> Emitted:
         """C++ for functions after `passes`, with the C++ text of the cell they call. CompileError (UNS01) for what
@@ -72,7 +74,7 @@ class CpuTarget:
         compiler."""
         from croq_magic.compiler.targets.cpu import build
 
-        return build.parts_of("")
+        return {**build.parts_of(""), "strategy": self.strategy}
 
     def restore(self, record: Record, source: Source) -> CpuModule | None:
         """A function built before, from its module's record; None if its cache entry is gone."""
@@ -82,7 +84,11 @@ class CpuTarget:
 
 
 def target(arch: str | None = None) -> CpuTarget:
-    """The target, for the registry. The processor's own architecture is the only one."""
+    """The target, for the registry. The processor's own architecture is the only one. `CROQ_STRATEGY` (auto, loops or
+    fibers) makes programs run one way where both are possible."""
     if arch not in (None, "", "native"):
         raise TargetError(f"the CPU target compiles for this machine only; it has no architecture `{arch}`")
-    return CpuTarget()
+    strategy = os.environ.get("CROQ_STRATEGY", "auto")
+    if strategy not in ("auto", "loops", "fibers"):
+        raise TargetError(f"CROQ_STRATEGY must be auto, loops or fibers, not {strategy!r}")
+    return CpuTarget(strategy)

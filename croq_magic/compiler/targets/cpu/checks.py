@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from croq_magic.compiler.source import Source, Span
+from croq_magic.compiler.targets.cpu import waits
 
 
 class Operand(NamedTuple):
@@ -29,8 +30,8 @@ class CheckSite(NamedTuple):
 
     The values recorded are those of `instance` (indices of the regions and loops around), then of `operands`. For an
     index check operands come in pairs (index, extent), one pair per dimension in `dims`; `what` names the array. For an
-    assertion `what` is its message and `code` its diagnostic code. A place where instances wait (`waits`) records the
-    numbers of all places where instances wait. `start` and `end` delimit the place in the source.
+    assertion `what` is its message and `code` its diagnostic code. `kind` names the places where fibers wait (see
+    `waits.py`), whose records have no instance. `start` and `end` delimit the place in the source.
     """
 
     what: str
@@ -40,10 +41,12 @@ class CheckSite(NamedTuple):
     dims: tuple[int, ...] = ()
     start: int = -1
     end: int = -1
-    waits: bool = False
+    kind: waits.Kind = ""
 
     def message(self, function: str, values: Sequence[int], source: Source | None) -> str:
         """The text of the `CheckError`: statement, what failed, instance."""
+        if self.kind:
+            return self.shown(function, waits.fault(self, values), source)
         count = len(self.instance)
         where = ", ".join(f"{name} = {value}" for name, value in zip(self.instance, values[:count], strict=False))
         rest = values[count:]
@@ -54,6 +57,10 @@ class CheckSite(NamedTuple):
             pairs = zip(self.operands, rest, strict=False)
             facts = ", ".join(f"{operand.name} = {operand.text(word)}" for operand, word in pairs)
             text = self.what + (f" ({facts})" if facts else "") + at
+        return self.shown(function, text, source)
+
+    def shown(self, function: str, text: str, source: Source | None) -> str:
+        """A sentence about this place, with the place."""
         head = f"{function}: {text}" + (f" [{self.code}]" if self.code else "")
         if source is None or self.start < 0:
             return head

@@ -57,7 +57,8 @@ def _(s: ir.If) -> int:
 
 @cost.register(ir.Scope)
 @cost.register(ir.Masked)
-def _(s: ir.Scope | ir.Masked) -> int:
+@cost.register(ir.Once)
+def _(s: ir.Scope | ir.Masked | ir.Once) -> int:
     return 1 + body_cost(s.body)
 
 

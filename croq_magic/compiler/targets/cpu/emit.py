@@ -49,6 +49,8 @@ def emit_module(
     state = ModuleState()
     out = Writer()
     out.line('#include "croq_cpu.h"')
+    if any(isinstance(node, (ir.Fibers, ir.Event)) for function in functions for node in walk(function.body)):
+        out.line('#include "croq_fiber.h"')
     if any(isinstance(node, ir.Builtin) for function in functions for node in walk(function.body)):
         out.line('#include "croq_math.h"')
     if verbatim:

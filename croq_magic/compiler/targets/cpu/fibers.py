@@ -1,354 +1,312 @@
-"""Kernels whose instances meet at events: one fiber per instance.
+"""Regions of fibers as C++: one function a region, run by the runtime once per instance, each on its own stack.
 
-A region becomes a C++ lambda that the runtime runs once per instance, each on its own stack. `inthreads.async` roles
-are conditions inside; who takes part in a join or a trigger is counted before the fibers start, from the role's
-predicate. Where a statement is collective, the participant that arrives last carries it out while the others wait.
+The function gets what it uses of the block (pointers, scalars, tables) in a frame, as the block function itself does.
+What happens at events and meetings is in croq_fiber.h; who takes part is known from `fiber_plan.py`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
-from croq_magic.compiler import integers, ir
-from croq_magic.compiler.passes.joins import is_collective, meets_at_events, must_split
-from croq_magic.compiler.passes.structure import nested
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.choose_strategy import polls
 from croq_magic.compiler.source import Span
+from croq_magic.compiler.targets.cpu import copies, vector
+from croq_magic.compiler.targets.cpu.fiber_plan import EventPlan, FiberPlan, Where, negated
+from croq_magic.compiler.targets.cpu.fiber_tables import FiberTables, decode, holds
 from croq_magic.compiler.targets.cpu.guards import ModuleState
-from croq_magic.compiler.targets.cpu.statements import Statements
-from croq_magic.compiler.targets.emit_cxx import INDEX, Names
-from croq_magic.compiler.types import BOOL
-from croq_magic.compiler.visit import rewrite, walk
+from croq_magic.compiler.targets.cpu.statements import Statements, all_slots
+from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
+from croq_magic.compiler.targets.cpu.waits import Kind
+from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
 
-STACK = (
-    128 * 1024
-)  # bytes of a fiber's stack besides the local storage of its instance; touched pages alone cost memory
-_LANES = {ir.Level.GROUP: 32, ir.Level.GROUP4: 128}
-
-
-@dataclasses.dataclass
-class _Meeting:
-    """Where the instances that satisfy `conditions` join, once for each unit of `scope`."""
-
-    scope: ir.Level
-    conditions: tuple[ir.Expr, ...]
-    join: str
-    expected: str
-
-
-class _Fibers:
-    """What is known while the lambda of one region is being written."""
-
-    def __init__(self, chain: tuple[ir.Region, ...]) -> None:
-        self.chain = chain
-        self.axes = [pair for region in chain for pair in zip(region.indices, region.extents, strict=True)]
-        self.role: tuple[ir.Expr, ...] = ()  # predicates around the current statement that choose instances
-        self.meetings: list[_Meeting] = []
-        self.parties: dict[tuple[ir.Expr, ...], str] = {}
-        self.waited: dict[int, tuple[str, int]] = {}  # event -> the instance's counters of generations it has seen
-        self.values: dict[str, ir.Expr] = {}  # immutable scalars of indices alone, for predicates
-        self.stack_bytes = STACK
+# Bytes of a fiber's stack besides the storage that the program declares; only pages that are touched cost memory.
+STACK = 256 * 1024
 
 
 class FiberStatements(Statements):
-    """Adds events and regions of fibers to the statements."""
+    """Adds events, meetings and regions of fibers to the statements."""
 
-    def __init__(self, state: ModuleState, names: Names, leave: str, depth: int = 0) -> None:
+    def __init__(self, state: ModuleState, names: Names, leave: str, depth: int, plan: FiberPlan, where: Where) -> None:
         super().__init__(state, names, leave, depth)
-        self.fibers: _Fibers | None = None
-        self.concurrent = False  # the kernel has events, so its regions were not split at joins
-        self.waited_by_block: dict[int, tuple[str, int]] = {}
+        self.plan = plan
+        self.where = where
+        self.tables = FiberTables(plan, names)
+        self.functions: list[FiberFunction] = []  # of all regions of fibers in the kernel, inner ones first
+        self.read_only: frozenset[ir.Buffer] = frozenset()
 
-    # -------------------------------------------------------------------------------------------------- the region
+    def table(self, name: str, kind: str) -> str:
+        """C++ text of a table of the block (`kind` is a pointer type)."""
+        return name
+
+    def owns(self, var: ir.Var) -> bool:
+        """Whether a scalar lives in this function or in one around it, inside the block."""
+        return var.name in self.declared
+
+    # ------------------------------------------------------------------------------------------------------ regions
 
     def region(self, s: ir.Region) -> None:
-        if self.fibers is None and self.concurrent and (meets_at_events(s) or must_split(s)):
-            self._fiber_region(s)
-        else:
+        if s.fibers is None:
             super().region(s)
-
-    def _fiber_region(self, s: ir.Region) -> None:
-        chain = [s]
-        while len(chain[-1].body) == 1 and isinstance(chain[-1].body[0], ir.Region):
-            chain.append(chain[-1].body[0])
-        body = chain[-1].body
-        for inner in nested(body):
-            if isinstance(inner, ir.Region) and (meets_at_events(inner) or must_split(inner)):
-                self.unsupported("joins at two levels in a kernel with events are", inner.span)
-        if any(integers.value(extent) is None for region in chain for extent in region.extents):
-            self.unsupported("a symbolic number of instances in a kernel with events is", s.span)
-        fibers = self.fibers = _Fibers(tuple(chain))
-        outer, self.lines = self.lines, []
-        loops, self._loops = self._loops, []
-        leave, self.leave = self.leave, "return;"
-        self.depth += 2
-        for var, _ in fibers.axes:
-            self.define(var)
-        self.instance += [var for var, _ in fibers.axes]
-        self._yields.append("")
-        self.body(body)
-        self._yields.pop()
-        del self.instance[len(self.instance) - len(fibers.axes) :]
-        self.depth -= 2
-        inner_lines, self.lines = self.lines, outer
-        self._loops, self.leave, self.fibers = loops, leave, None
-        self._write(fibers, inner_lines)
-
-    def _write(self, fibers: _Fibers, body: list[str]) -> None:
-        self.forget_place()
+            return
+        function = FiberFunction(self, s)
+        function.emit()
+        self.functions.append(function)
+        layer = function.where.layer
         with self.block():
-            self._count_participants(fibers)
-            total = 1
-            for _, extent in fibers.axes:
-                total *= integers.value(extent) or 1
-            stack = fibers.stack_bytes
-            call = f"croq_fibers(lane, {total}, {stack}, [&]({INDEX} index_, croq_lane* lane)"
-            with self.block(f"const bool stopped = {call}", "});"):
-                self.coordinates("index_", fibers.axes)
-                for name, slots in fibers.waited.values():
-                    self.line(f"{INDEX} {name}[{slots}] = {{}};")
-                self.lines += body
-            self.line(f"if (stopped) {self.leave}")
-        self.forget_place()
-
-    def coordinates(self, linear: str, axes: Sequence[tuple[ir.Var, ir.Expr]]) -> None:
-        """Declares the indices of `axes` from a linear index."""
-        raise NotImplementedError
-
-    def _count_participants(self, fibers: _Fibers) -> None:
-        """How many instances take part in each trigger, and in each unit of each join."""
-        for meeting in fibers.meetings:
-            units = self._units(fibers, meeting.scope)
-            self.line(f"croq_join {meeting.join}[{units}] = {{}};")
-            self.line(f"{INDEX} {meeting.expected}[{units}] = {{}};")
-        for name in fibers.parties.values():
-            self.line(f"{INDEX} {name} = 0;")
-        if not fibers.meetings and not fibers.parties:
-            return
-        heads = []
-        for var, extent in fibers.axes:
-            name = self.names.of(var)
-            heads.append(f"for ({INDEX} {name} = 0; {name} < {self.expressions.index(extent)}; ++{name})")
-        with self.nest(heads or [""]):
-            for meeting in fibers.meetings:
-                place = f"{meeting.expected}[{self._unit(fibers, meeting.scope)}]"
-                self.line(f"{place} += {self._condition(meeting.conditions)};")
-            for conditions, name in fibers.parties.items():
-                self.line(f"{name} += {self._condition(conditions)};")
-
-    def _condition(self, conditions: tuple[ir.Expr, ...]) -> str:
-        return " && ".join(f"({self.expressions.value(c)})" for c in conditions) or "1"
-
-    # ------------------------------------------------------------------------------------------------ participants
-
-    def _unit(self, fibers: _Fibers, scope: ir.Level) -> str:
-        """The unit of `scope` that the current instance belongs to, as an index."""
-        linear: ir.Expr = integers.ZERO
-        inner: ir.Expr = integers.ZERO
-        stride = 1
-        finest = ir.Level.BLOCK
-        for region in fibers.chain:
-            assert region.level is not None
-            if region.level.depth <= scope.depth:
-                finest = region.level
-                for var, extent in zip(region.indices, region.extents, strict=True):
-                    linear = integers.add(integers.mul(linear, extent), var)
-            else:
-                for var, extent in zip(region.indices, region.extents, strict=True):
-                    inner = integers.add(inner, integers.mul(var, integers.constant(stride)))
-                    stride *= integers.value(extent) or 1
-        if scope in _LANES and finest.depth < scope.depth:  # units that the program did not write: runs of threads
-            units = -(-stride // _LANES[scope])
-            part = integers.floordiv(inner, integers.constant(_LANES[scope]))
-            linear = integers.add(integers.mul(linear, integers.constant(units)), part)
-        return self.expressions.index(linear)
-
-    def _units(self, fibers: _Fibers, scope: ir.Level) -> int:
-        outer = inner = 1
-        finest = ir.Level.BLOCK
-        for region in fibers.chain:
-            assert region.level is not None
-            size = 1
-            for extent in region.extents:
-                size *= integers.value(extent) or 1
-            if region.level.depth <= scope.depth:
-                finest, outer = region.level, outer * size
-            else:
-                inner *= size
-        return outer * -(-inner // _LANES[scope]) if scope in _LANES and finest.depth < scope.depth else outer
+            if self.where.layer.region is None:
+                self.tables.prepare(self, layer)
+            frame = "nullptr"
+            if function.captured:
+                frame = self.names.fresh("frame")
+                fields = ", ".join(value for _, value in function.captured.values())
+                self.line(f"const {function.frame_type} {frame} = {{{fields}}};")
+                frame = f"&{frame}"
+            count = self.expressions.index(integers.product(s.extents))
+            call = f"croq_run_fibers(fiber, {function.symbol}, {frame}, {count}, {s.fibers.units})"
+            self.line(f"if ({call}) {self.leave}")
 
     @contextlib.contextmanager
-    def _meeting(self, scope: ir.Level, span: Span | None, what: str) -> Iterator[None]:
-        """All participants wait for each other; what is emitted inside is done once, by the last to arrive."""
-        fibers = self.fibers
-        assert fibers is not None
-        scope = ir.Level.BLOCK if scope.depth < ir.Level.BLOCK.depth else scope
-        found = next((m for m in fibers.meetings if m.scope is scope and m.conditions == fibers.role), None)
-        if found is None:
-            names = (self.names.fresh("meeting"), self.names.fresh("expected"))
-            found = _Meeting(scope, fibers.role, *names)
-            fibers.meetings.append(found)
-        unit = self._unit(fibers, scope)
-        join, expected = f"{found.join}[{unit}]", f"{found.expected}[{unit}]"
-        place = self._waiting_place(what, span)
-        with self.block(f"if (croq_is_last({join}, {expected}))", "} else {"):
-            yield
-            self.line(f"croq_release(lane, {join});")
-        self.depth += 1
-        self.line(f"if (croq_await(lane, {join}, {place})) {self.leave}")
-        self.depth -= 1
-        self.line("}")
-
-    def _waiting_place(self, what: str, span: Span | None) -> int:
-        """The check that a deadlock at this place reports."""
-        instance, self.instance = self.instance, []
-        number = self.site(f"deadlock: no instance can go on; {what}", (), span, waits=True)
-        self.instance = instance
-        return number
-
-    # -------------------------------------------------------------------------------------------------- statements
-
-    def statement(self, s: ir.Stmt) -> None:
-        fibers = self.fibers
-        if fibers is None:
-            super().statement(s)
-            return
-        if isinstance(s, ir.Let) and s.var.role is ir.Role.LET and s.value is not None:
-            value = self._of_indices(s.value)
-            if value is not None:
-                fibers.values[s.var.name] = value
-        if is_collective(s) and not isinstance(s, ir.Wait):
-            self.at(s.span)
-            with self._meeting(ir.Level.BLOCK, s.span, "waiting for a collective statement"):
-                super().statement(s)
-        else:
-            super().statement(s)
-
-    def _of_indices(self, e: ir.Expr) -> ir.Expr | None:
-        """An expression written in indices and parameters alone; None if it depends on anything else."""
-        assert self.fibers is not None
-        values = self.fibers.values
-        written = rewrite(e, lambda n: values.get(n.name) if isinstance(n, ir.Var) else None)
-        own = {var.name for var, _ in self.fibers.axes}
-        for node in walk(written):
-            if isinstance(node, ir.Load) or (isinstance(node, ir.Var) and not self._known(node, own)):
-                return None
-        return written
-
-    def _known(self, var: ir.Var, own: set[str]) -> bool:
-        return var.name in own or var.role in (ir.Role.DIM, ir.Role.PARAM) or var in self.instance
-
-    @contextlib.contextmanager
-    def _chosen(self, predicate: ir.Expr, span: Span | None, required: bool) -> Iterator[None]:
-        """Statements inside are carried out by the instances that satisfy a predicate."""
-        assert self.fibers is not None
-        written = self._of_indices(predicate)
-        if written is None and required:
-            self.unsupported("an `inthreads` condition on loaded or mutable values is", span)
-        before = self.fibers.role
-        if written is not None and any(
-            isinstance(n, ir.Var) and any(n == var for var, _ in self.fibers.axes) for n in walk(written)
-        ):
-            self.fibers.role = (*before, written)
+    def _under(self, condition: ir.Expr, mask: bool) -> Iterator[None]:
+        outer = self.where
+        self.where = self.plan.narrowed(outer, condition, mask)
         yield
-        self.fibers.role = before
-
-    def _chosen_body(self, condition: ir.Expr, body: ir.Body, span: Span | None) -> None:
-        with self._chosen(condition, span, False):
-            self.body(body)
+        self.where = outer
 
     def masked(self, s: ir.Masked) -> None:
-        if self.fibers is None:
-            super().masked(s)
-            return
-        if not s.is_async:
-            with self._meeting(ir.Level.BLOCK, s.span, "waiting before `inthreads`"):
-                pass
-        with self.block(f"if ({self.expressions.value(s.predicate)})"), self._chosen(s.predicate, s.span, True):
+        with self.block(f"if ({self.expressions.value(s.predicate)})"), self._under(s.predicate, True):
             self.body(s.body)
-        if not s.is_async:
-            with self._meeting(ir.Level.BLOCK, s.span, "waiting after `inthreads`"):
-                pass
 
     def branch(self, s: ir.If) -> None:
-        if self.fibers is None:
-            super().branch(s)
-            return
-        with self.block(f"if ({self.expressions.value(s.condition)})", "} else {" if s.other else "}"):
-            self._chosen_body(s.condition, s.then, s.span)
+        head = f"if ({self.expressions.value(s.condition)})"
+        with self.block(head, "} else {" if s.other else "}"), self._under(s.condition, False):
+            self.body(s.then)
         if s.other:
             self.depth += 1
-            self._chosen_body(ir.Unary("!", s.condition, BOOL), s.other, s.span)
+            with self._under(negated(s.condition), False):
+                self.body(s.other)
             self.depth -= 1
             self.line("}")
 
+    # ----------------------------------------------------------------------------------------------------- meetings
+
+    def wait_site(self, kind: Kind, what: str, span: Span | None, slots: tuple[int, ...] = ()) -> int:
+        """The check that says what a fiber waits for, or did wrong with it."""
+        instance, self.instance = self.instance, []
+        number = self.site(what, (), span, slots, kind=kind)
+        self.instance = instance
+        return number
+
+    def _meeting(self, s: ir.Barrier | ir.Once) -> str:
+        role = self.plan.meeting(self.where, s)
+        name = self.table(self.tables.meetings[role], "croq_meeting*")
+        return f"&{name}[{self.tables.unit(self, role.layer, role.per_unit)}]"
+
     def barrier(self, s: ir.Barrier) -> None:
-        if self.fibers is not None:
-            with self._meeting(s.scope, s.span, "waiting at a barrier"):
-                pass
+        if self.where.layer.region is None:
+            return  # all inner regions have ended
+        what = "a barrier" if not s.reason else "a join of `inthreads`" if s.reason == "inthreads" else "a join"
+        site = self.wait_site("meeting", what, s.span)
+        self.line(f"if (croq_barrier(fiber, {self._meeting(s)}, {site})) {self.leave}")
 
-    def end_instance(self, s: ir.Yield) -> None:
-        if self.fibers is not None and not self._yields[-1]:
-            self.line("return;")
-        else:
-            super().end_instance(s)
+    def once(self, s: ir.Once) -> None:
+        if self.where.layer.region is None:
+            self.body(s.body)
+            return
+        meeting = self._meeting(s)
+        site = self.wait_site("meeting", "a collective statement", s.span)
+        turn = self.names.fresh("turn")
+        with self.block(f"if (const int32_t {turn} = croq_arrive(fiber, {meeting}, {site}, true))"):
+            self.line(f"if ({turn} == CROQ_LEAVE) {self.leave}")
+            self.body(s.body)
+            self.line(f"croq_part(fiber, {meeting});")
 
-    # ------------------------------------------------------------------------------------------------------ events
+    def named_barrier(self, s: ir.NamedBarrier) -> None:
+        number, threads = self.expressions.index(s.number), self.expressions.index(s.threads)
+        if self.where.layer.region is None:
+            return  # all threads of the block come by together
+        site = self.wait_site("named", "named barrier", s.span)
+        name = self.table(self.tables.named, "croq_meeting*")
+        waits = "false" if s.arrives else "true"
+        arguments = f"fiber, {name}, {number}, {threads}, {self.where.layer.fibers.threads}, {waits}, {site}"
+        self.line(f"if (croq_named_barrier({arguments})) {self.leave}")
+
+    # ------------------------------------------------------------------------------------------------------- events
 
     def declare_event(self, s: ir.DeclareEvent) -> None:
-        event = s.event
-        count = 1
-        for extent in event.slots:
-            count *= extent
-        slots = ", ".join(["{1, 0}" if event.ready else "{0, 0}"] * count)
-        self.line(f"croq_event {self.names.of(event)}[{count}] = {{{slots}}};")
+        if self.where.layer.region is None:
+            self.tables.reset(self, s.event)
 
-    def _slots(self, event: ir.Event, slot: tuple[ir.Expr, ...], order: ir.Expr | None) -> list[str]:
-        """C++ indices of the slots that an operation is about."""
-        if order is not None:
-            return [f"croq_mod<{INDEX}>({self.expressions.index(order)}, {event.slots[0]})"]
-        if slot:
+    def _event(self, event: ir.Event) -> tuple[EventPlan, str, str]:
+        """Plan and name of an event, and the first slot of the current unit."""
+        found = self.plan.event(event)
+        unit = self.tables.unit(self, self.where.layer, self.plan.event_unit(found, self.where.layer))
+        base = "0" if unit == "0" else f"{unit} * {found.each}"
+        return found, self.table(self.tables.events[event], "croq_event*"), base
+
+    @contextlib.contextmanager
+    def _slots(self, s: ir.Trigger | ir.WaitEvent, found: EventPlan, base: str, ordered: str) -> Iterator[str]:
+        """Around the operation on one slot: gives the slot's text. `ordered` computes it from the order."""
+        name = self.names.fresh("slot")
+        if s.order is not None:
+            with self.block():
+                self.line(f"const {INDEX} {name} = {ordered};")
+                self.line(f"if ({name} < 0) {self.leave}")
+                yield name
+        elif s.slot or found.each == 1:
             linear: ir.Expr = integers.ZERO
-            for extent, index in zip(event.slots, slot, strict=True):
+            for extent, index in zip(s.event.slots, s.slot, strict=False):
                 linear = integers.add(integers.mul(linear, integers.constant(extent)), index)
-            return [self.expressions.index(linear)]
-        count = 1
-        for extent in event.slots:
-            count *= extent
-        return [str(i) for i in range(count)]
+            text = self.expressions.index(linear)
+            yield text if base == "0" else base if text == "0" else f"{base} + ({text})"
+        else:
+            with self.block(f"for ({INDEX} {name} = {base}; {name} < {base} + {found.each}; ++{name})"):
+                yield name
 
     def trigger(self, s: ir.Trigger) -> None:
         if s.cluster:
             self.unsupported("`trigger.cluster` is", s.span)
-        parties = str(s.event.parties or 1)
-        if self.fibers is not None and not s.event.parties:
-            known = self.fibers.parties
-            parties = known.setdefault(self.fibers.role, "") or self.names.fresh("parties")
-            known[self.fibers.role] = parties
-        for slot in self._slots(s.event, s.slot, s.order):
-            self.line(f"croq_trigger(lane, {self.names.of(s.event)}[{slot}], {parties});")
+        found, name, base = self._event(s.event)
+        role = self.tables.turn(s.event, self.plan.trigger_role(found, self.where, s.span))
+        site = self.wait_site("trigger", s.event.name, s.span, s.event.slots)
+        weight = self.where.layer.fibers.threads
+        ordered = "" if s.order is None else self.expressions.index(s.order)
+        with self._slots(s, found, base, f"croq_slot_of(fiber, {name}, {base}, {ordered}, {site})") as slot:
+            self.line(f"croq_trigger(fiber, {name}, {role}, {slot}, {weight}, {site});")
 
     def wait_event(self, s: ir.WaitEvent) -> None:
-        event = s.event
-        seen = self._seen(event)
-        place = self._waiting_place(f"waiting for the event `{event.name}`", s.span)
-        for slot in self._slots(event, s.slot, s.order):
-            with self.block():
-                self.line(f"const {INDEX} slot = {slot};")
-                wait = f"croq_wait(lane, {self.names.of(event)}[slot], {seen}[slot], {place})"
-                self.line(f"if ({wait}) {self.leave}")
-                if not s.spin:  # spinning looks at the generation without taking it
-                    self.line(f"++{seen}[slot];")
+        found, name, base = self._event(s.event)
+        watch = self.tables.watch(s.event, self.where.layer)
+        site = self.wait_site("event", s.event.name, s.span, s.event.slots)
+        spins = "true" if s.spin else "false"
+        ordered = "" if s.order is None else self.expressions.index(s.order)
+        text = f"croq_ordered(fiber, {name}, {watch}, {base}, {ordered}, {site})"
+        with self._slots(s, found, base, text) as slot:
+            self.line(f"if (croq_wait(fiber, {name}, {watch}, {slot}, {spins}, {site})) {self.leave}")
 
-    def _seen(self, event: ir.Event) -> str:
-        """The waiter's own counters of an event's generations, one a slot."""
-        count = 1
-        for extent in event.slots:
-            count *= extent
-        waited = self.fibers.waited if self.fibers is not None else self.waited_by_block
-        if id(event) not in waited:
-            waited[id(event)] = (self.names.fresh(f"{event.name}_seen"), count)
-            if self.fibers is None:
-                self.line(f"{INDEX} {waited[id(event)][0]}[{count}] = {{}};")
-        return waited[id(event)][0]
+
+class FiberFunction(FiberStatements):
+    """The function that every instance of one region runs."""
+
+    def __init__(self, outer: FiberStatements, region: ir.Region) -> None:
+        where = Where(outer.plan.layer(region))
+        super().__init__(outer.state, outer.names, "return;", 1, outer.plan, where)
+        self.outer = outer
+        self.own_region = region
+        self.tables = outer.tables
+        self.functions = outer.functions
+        self.read_only = outer.read_only
+        self.resident = outer.resident
+        self.expressions.constants = dict(outer.expressions.constants)
+        self.instance = [*outer.instance, *region.indices]
+        level = region.level.value.replace("-", "") if region.level is not None else "region"
+        self.symbol = self.names.fresh(f"{level}_fiber")
+        self.frame_type = f"{self.symbol}_frame"
+        self.captured: dict[str, tuple[str, str]] = {}  # name -> declaration in the frame, value in the outer function
+        self.references: set[str] = set()  # captured by address
+        self.placed: set[int] = set()  # ids of buffers on the fiber's own stack
+        self.stack_bytes = STACK
+
+    def emit(self) -> None:
+        self._yields.append("")
+        self.line("croq_lane* const lane = fiber->lane;")
+        decode(self, "fiber->index", list(zip(self.own_region.indices, self.own_region.extents, strict=True)))
+        self.body(self.own_region.body)
+        inner = self.lines
+        self.lines, self.depth = [], 0
+        if self.captured:
+            with self.block(f"struct {self.frame_type}", "};"):
+                for declaration, _ in self.captured.values():
+                    self.line(f"{declaration};")
+        with self.block(f"static void {self.symbol}(const void* frame, croq_fiber* fiber)"):
+            if self.captured:
+                self.line(f"const {self.frame_type}& captured = *(const {self.frame_type}*)frame;")
+            for name, (declaration, _) in self.captured.items():
+                if name in self.references:
+                    self.line(f"{declaration.replace('*', '&')} = *captured.{name};")
+                else:
+                    self.line(f"{declaration if '*' in declaration else f'const {declaration}'} = captured.{name};")
+            self.lines += inner
+        self.forget_place()
+
+    # ------------------------------------------------------------------------------------------------ what it captures
+
+    def table(self, name: str, kind: str) -> str:
+        self.captured.setdefault(name, (f"{kind} {name}", self.outer.table(name, kind)))
+        return name
+
+    def owns(self, var: ir.Var) -> bool:
+        return var.name in self.declared or self.outer.owns(var)
+
+    def variable(self, var: ir.Var) -> str:
+        name = self.names.of(var)
+        if var.name in self.declared or name in self.captured:
+            return name
+        kind = INDEX if var.role in (ir.Role.DIM, ir.Role.LOOP, ir.Role.REGION) else ctype(var.dtype)
+        value = self.outer.variable(var)
+        if var.role is ir.Role.MUTABLE and self.outer.owns(var):
+            self.references.add(name)
+            self.captured[name] = (f"{kind}* {name}", f"&{value}")
+        else:
+            self.captured[name] = (f"{kind} {name}", value)
+        return name
+
+    def pointer(self, buffer: ir.Buffer) -> str:
+        name = self.names.of(buffer)
+        if id(buffer) not in self.placed and name not in self.captured:
+            lanes = self.resident.get(id(buffer))
+            kind = vector.vector_name(buffer.dtype, lanes) if lanes is not None else ctype(buffer.dtype)
+            # Others may write while this fiber waits: only what nobody writes is known to stay as it is.
+            restrict = " CROQ_RESTRICT" if buffer in self.read_only else ""
+            self.captured[name] = (f"{kind}*{restrict} {name}", self.outer.pointer(buffer))
+        return name
+
+    # -------------------------------------------------------------------------------------------------- statements
+
+    def declare_storage(self, s: ir.Declare) -> None:
+        buffer = s.buffer
+        if buffer.storage is ir.Storage.GLOBAL:
+            self.unsupported("`global` storage inside a kernel is", s.span)
+        if not is_shared(buffer):
+            self._place_buffer(buffer)
+        if buffer.zeroed and s.init is None:
+            for slot in all_slots(buffer):
+                copies.fill(self, views.whole(buffer, slot), ir.Const(0, buffer.dtype))
+
+    def _place_buffer(self, buffer: ir.Buffer) -> None:
+        size, name = byte_size(buffer), self.names.of(buffer)
+        if size is None:
+            self.unsupported(f"`{buffer.name}`: storage of symbolic size is", buffer.span)
+            return
+        self.placed.add(id(buffer))
+        lanes = self.resident.get(id(buffer))
+        alignment = max(64, buffer.alignment)
+        self.stack_bytes += size + alignment
+        if lanes is not None:
+            self.state.vectors.add((buffer.dtype, lanes))
+            count = size // buffer.dtype.size // lanes
+            self.line(f"{vector.vector_name(buffer.dtype, lanes)} {name}[{count}];")
+            return
+        self.line(f"alignas({alignment}) {ctype(buffer.dtype)} {name}[{max(1, size // buffer.dtype.size)}];")
+
+    def while_loop(self, s: ir.While) -> None:
+        if not polls(s):
+            super().while_loop(s)
+            return
+        self._loops.append("")
+        with self.block(f"while ({self.expressions.value(s.condition)})"):
+            self.line(f"if (croq_stop(lane) || croq_pause(fiber)) {self.leave}")
+            self.body(s.body)
+        self._loops.pop()
+
+    def end_instance(self, s: ir.Yield) -> None:
+        if self._yields[-1]:
+            super().end_instance(s)
+            return
+        for role, name in self.tables.meetings.items():
+            if role.layer is self.where.layer:
+                unit = self.tables.unit(self, role.layer, role.per_unit)
+                quit_ = f"croq_quit(fiber, &{self.table(name, 'croq_meeting*')}[{unit}]);"
+                self.line(f"if ({holds(self, role.conditions)}) {quit_}")
+        self.line("return;")

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu.checks import CheckSite, Operand
+from croq_magic.compiler.targets.cpu.waits import Kind
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import INDEX, Expressions, Names, Unsupported
 from croq_magic.compiler.types import DType
@@ -65,12 +66,12 @@ class Guards(Writer):
         span: Span | None,
         dims: tuple[int, ...] = (),
         code: str = "",
-        waits: bool = False,
+        kind: Kind = "",
     ) -> int:
         """Registers a check and returns its number."""
         start, end = (span.start, span.end) if span else (-1, -1)
         names = tuple(var.name for var in self.instance)
-        self.state.checks.append(CheckSite(what, code, names, tuple(operands), dims, start, end, waits))
+        self.state.checks.append(CheckSite(what, code, names, tuple(operands), dims, start, end, kind))
         return len(self.state.checks) - 1
 
     def instance_values(self) -> list[str]:

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.passes.joins import meets_at_events
+from croq_magic.compiler.passes.accesses import Mode, of_statement
 from croq_magic.compiler.targets.cpu import copies, cost, vector
+from croq_magic.compiler.targets.cpu.fiber_plan import FiberPlan, Where
 from croq_magic.compiler.targets.cpu.fibers import FiberStatements
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.loops import has_print
 from croq_magic.compiler.targets.cpu.statements import Statements, all_slots
+from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
 from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, ctype
 from croq_magic.compiler.visit import walk
 
@@ -19,28 +21,12 @@ ROW_WORK = 1 << 18
 STACK_BYTES = 32 * 1024  # larger block or instance storage comes from the thread's scratch memory
 
 
-def byte_size(buffer: ir.Buffer) -> int | None:
-    """Bytes of all slots of a buffer, None when an extent is not constant."""
-    total = buffer.dtype.size
-    for extent in buffer.shape:
-        value = integers.value(extent)
-        if value is None:
-            return None
-        total *= value
-    for slots in buffer.slots:
-        total *= slots
-    return total
-
-
-def element_count(buffer: ir.Buffer) -> ir.Expr:
-    return integers.mul(integers.product(buffer.shape), integers.product(map(integers.constant, buffer.slots)))
-
-
 class KernelFunction(FiberStatements):
     """The block function of one launch: runs a range of blocks of the linearised grid."""
 
     def __init__(self, state: ModuleState, host: Statements, kernel: ir.Kernel) -> None:
-        super().__init__(state, host.names, "return;", 1)
+        plan = FiberPlan(kernel.region.body)
+        super().__init__(state, host.names, "return;", 1, plan, Where(plan.block))
         self.kernel = kernel
         self.symbol = host.names.fresh(f"{kernel.name}_blocks")
         self.frame_type = host.names.fresh(f"{kernel.name}_frame")
@@ -51,7 +37,6 @@ class KernelFunction(FiberStatements):
                 break
             self.grid.append(inner)
         self.serial = has_print(kernel.region)
-        self.concurrent = meets_at_events(kernel.region)
         pairs = [list(zip(region.indices, region.extents, strict=True)) for region in self.grid]
         if self.serial:  # prints appear by the linear index, whose first index is the fastest
             pairs = [level[::-1] for level in pairs]
@@ -67,10 +52,12 @@ class KernelFunction(FiberStatements):
         self.resident = vector.resident_buffers(body)
         for var, _ in self.axes:
             self.define(var)
-        shared = [node.buffer for node in walk(body) if isinstance(node, ir.Declare) and _is_shared(node.buffer)]
+        shared = [node.buffer for node in walk(body) if isinstance(node, ir.Declare) and is_shared(node.buffer)]
         work = cost.body_cost(body)
+        if self.plan.needed:
+            self.read_only = _read_only(body)
         self.instance += [var for region in self.grid[:-1] for var in region.indices]
-        if work < THIN and not shared and self.axes and not self.concurrent:
+        if work < THIN and not shared and self.axes and not self.plan.needed:
             self._thin_blocks(body, work)
         else:
             self._thick_blocks(body, shared)
@@ -90,7 +77,15 @@ class KernelFunction(FiberStatements):
                     if "*" not in declaration
                     else f"{declaration} = captured.{name};"
                 )
+            if self.plan.needed:
+                stack = max((f.stack_bytes for f in self.functions), default=0)
+                self.line(f"croq_crew crew(lane, {stack}, {self.wait_site('deadlock', 'deadlock', None)});")
+                self.line("croq_fiber* const fiber = &crew.main;")
             self.lines += inner
+        own, self.lines = self.lines, []
+        for function in self.functions:
+            self.extend(function)
+        self.lines += own
         self._place = None
 
     @property
@@ -99,7 +94,7 @@ class KernelFunction(FiberStatements):
 
     # --------------------------------------------------------------------------------------------------- the grid
 
-    def coordinates(self, linear: str, axes: Sequence[tuple[ir.Var, ir.Expr]]) -> None:
+    def _coordinates(self, linear: str, axes: Sequence[tuple[ir.Var, ir.Expr]]) -> None:
         """Declares the indices of `axes` from a linear index whose last axis is the fastest."""
         wide = [position for position, (_, extent) in enumerate(axes) if integers.value(extent) != 1]
         divisor: list[str] = []
@@ -117,9 +112,11 @@ class KernelFunction(FiberStatements):
     def _thick_blocks(self, body: ir.Body, shared: Sequence[ir.Buffer]) -> None:
         with self.block(f"for ({INDEX} block_ = begin; block_ < end; ++block_)"):
             self.line(f"if (croq_stop(lane)) {self.leave}")
-            self.coordinates("block_", self.axes)
+            self._coordinates("block_", self.axes)
             for buffer in shared:
                 self._place_buffer(buffer)
+            if self.plan.needed:
+                self.tables.declare(self)
             with self.an_instance(self.grid[-1]):
                 self.body(body)
 
@@ -133,11 +130,11 @@ class KernelFunction(FiberStatements):
             self.line(f"if (croq_stop(lane)) {self.leave}")
             if all(integers.value(e) == 1 for _, e in outer):
                 self.line(f"const {INDEX} {start} = block_;")
-                self.coordinates("0", outer)
+                self._coordinates("0", outer)
             else:
                 row = self.names.fresh("row")
                 self.line(f"const {INDEX} {row} = block_ / {size}, {start} = block_ % {size};")
-                self.coordinates(row, outer)
+                self._coordinates(row, outer)
             most = f"croq_min<{INDEX}>(end - block_, {limit})"
             self.line(f"const {INDEX} {stop} = croq_min<{INDEX}>({start} + {most}, {size});")
             self.line(f"block_ += {stop} - {start};")
@@ -147,7 +144,7 @@ class KernelFunction(FiberStatements):
 
     def region(self, s: ir.Region) -> None:
         if s.level is ir.Level.BLOCK:  # blocks below a cluster that has statements of its own
-            shared = [n.buffer for n in walk(s.body) if isinstance(n, ir.Declare) and _is_shared(n.buffer)]
+            shared = [n.buffer for n in walk(s.body) if isinstance(n, ir.Declare) and is_shared(n.buffer)]
             for buffer in shared:
                 self._place_buffer(buffer)
         super().region(s)
@@ -170,7 +167,7 @@ class KernelFunction(FiberStatements):
     def declare_storage(self, s: ir.Declare) -> None:
         if s.buffer.storage is ir.Storage.GLOBAL:
             self.unsupported("`global` storage inside a kernel is", s.span)
-        if not _is_shared(s.buffer):
+        if not is_shared(s.buffer):
             self._place_buffer(s.buffer)
         if s.buffer.zeroed and s.init is None:
             zero = ir.Const(0, s.buffer.dtype)
@@ -190,9 +187,7 @@ class KernelFunction(FiberStatements):
             self.unsupported(f"`{buffer.name}`: block storage of symbolic size is", buffer.span)
             return
         alignment = max(64, buffer.alignment)
-        if self.fibers is not None and not _is_shared(buffer):  # every fiber keeps its own, on its stack
-            self.fibers.stack_bytes += size + alignment
-        if size <= STACK_BYTES or (self.fibers is not None and not _is_shared(buffer)):
+        if size <= STACK_BYTES:
             self.line(f"alignas({alignment}) {c} {name}[{max(1, size // buffer.dtype.size)}];")
             return
         offset = self._scratch.get(id(buffer))
@@ -203,5 +198,13 @@ class KernelFunction(FiberStatements):
         self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*)__builtin_assume_aligned(lane->scratch + {offset}, 128);")
 
 
-def _is_shared(buffer: ir.Buffer) -> bool:
-    return buffer.storage is ir.Storage.SHARED
+def _read_only(body: ir.Body) -> frozenset[ir.Buffer]:
+    """Buffers that a kernel never writes, as far as its statements tell."""
+    nodes = list(walk(body))
+    if any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes):
+        return frozenset()
+    touched = {access.buffer: False for n in nodes if isinstance(n, ir.Stmt) for access in of_statement(n)}
+    for n in nodes:
+        if isinstance(n, ir.Stmt):
+            touched |= {access.buffer: True for access in of_statement(n) if access.mode is not Mode.READ}
+    return frozenset(buffer for buffer, written in touched.items() if not written)

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from croq_magic.compiler.source import Source
+from croq_magic.compiler.targets.cpu import waits
 from croq_magic.compiler.targets.cpu.checks import CheckSite
 from croq_magic.compiler.targets.cpu.entry import EntryPoint
 from croq_magic.compiler.targets.cpu.runtime import CHECK, INTERRUPTED, MEMORY, OK, Plan, Runtime, pending_error
@@ -128,10 +129,10 @@ class Launcher:
             record = self._runtime.last_failure().contents
             values = record.values[: record.count]
             site = self._checks[record.check]
-            if not site.waits:
-                raise CheckError(site.message(name, values, self._source))
-            places = [self._checks[number] for number in values]  # a deadlock: all places where instances wait
-            raise CheckError("\n".join(place.message(name, (), self._source) for place in places))
+            if site.kind == "deadlock":
+                text, place = waits.deadlock(values, self._checks, self._source)
+                raise CheckError(place.shown(name, text, self._source))
+            raise CheckError(site.message(name, values, self._source))
         if code == MEMORY:
             raise TargetError(f"{name}: not enough memory for its buffers")
         if code == INTERRUPTED:  # raised while text was written, or the runtime found the signal but no handler raised

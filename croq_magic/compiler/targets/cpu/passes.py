@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.choose_strategy import ChooseStrategy
+from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.hoist_fragments import HoistFragments
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.order_loops import OrderLoops
@@ -12,6 +14,13 @@ from croq_magic.compiler.passes.split_regions import SplitRegions
 from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_registers
 
 
-def passes() -> Sequence[Pass]:
-    """After these every inner region is a plain loop over instances."""
-    return (HoistFragments(), SplitRegions(), LowerFragments(), OrderLoops(*vector_registers(), last_level_cache()))
+def passes(strategy: str = "auto") -> Sequence[Pass]:
+    """After these every inner region is a plain loop over instances, or a region of fibers."""
+    return (
+        HoistFragments(),
+        ChooseStrategy(strategy),
+        SplitRegions(),
+        FormMeetings(),
+        LowerFragments(),
+        OrderLoops(*vector_registers(), last_level_cache()),
+    )

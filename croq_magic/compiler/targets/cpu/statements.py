@@ -132,6 +132,12 @@ class Statements(Loops):
     def declare_event(self, s: ir.DeclareEvent) -> None:
         self.unsupported("an event outside a kernel is", s.span)
 
+    def once(self, s: ir.Once) -> None:
+        self.body(s.body)
+
+    def named_barrier(self, s: ir.NamedBarrier) -> None:
+        self.unsupported("a named barrier outside a kernel is", s.span)
+
     def trigger(self, s: ir.Trigger) -> None:
         self.unsupported("an event outside a kernel is", s.span)
 
@@ -294,11 +300,13 @@ _HANDLERS: dict[type, Callable[[Statements, Any], None]] = {
     ir.SyncHost: Statements.nothing,
     ir.Rotate: Statements.rotate,
     ir.Barrier: lambda out, s: out.barrier(s),
+    ir.Once: lambda out, s: out.once(s),
+    ir.NamedBarrier: lambda out, s: out.named_barrier(s),
     ir.DeclareEvent: lambda out, s: out.declare_event(s),
     ir.Trigger: lambda out, s: out.trigger(s),
     ir.WaitEvent: lambda out, s: out.wait_event(s),
     ir.For: Statements.for_loop,
-    ir.While: Statements.while_loop,
+    ir.While: lambda out, s: out.while_loop(s),
     ir.If: lambda out, s: out.branch(s),
     ir.Masked: lambda out, s: out.masked(s),
     ir.Scope: Statements.scope,

@@ -1,0 +1,247 @@
+"""What the fibers of a kernel need to know about each other before any of them runs.
+
+Each region of fibers is a `Layer`. From the conditions around a statement (`inthreads` predicates, conditions on the
+instance) follows who reaches it: a `Role`. Roles decide how many arrivals complete a generation of an event, who waits
+for an event, and whom a meeting expects. The emitter asks for them by the same conditions when it gets there.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.choose_strategy import differences
+from croq_magic.compiler.passes.map_limits import LANES
+from croq_magic.compiler.passes.structure import bodies
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.targets.emit_cxx import Unsupported
+from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import rewrite, walk
+
+Level = ir.Level
+_UNITS = (Level.GROUP, Level.GROUP4)
+_OPAQUE = "`inthreads` selects by loaded or changing values"
+
+
+@dataclasses.dataclass(eq=False)
+class Layer:
+    """A region of fibers; with `region` None the block itself, which one stack runs."""
+
+    region: ir.Region | None = None
+    parent: Layer | None = None
+    varying: set[str] = dataclasses.field(default_factory=set)  # scalars that may differ between its fibers
+    private: set[ir.Buffer] = dataclasses.field(default_factory=set)  # and storage of a fiber whose contents may
+
+    @property
+    def chain(self) -> tuple[ir.Region, ...]:
+        """Regions of fibers from the block down to this one."""
+        return () if self.region is None or self.parent is None else (*self.parent.chain, self.region)
+
+    @property
+    def fibers(self) -> ir.Fibers:
+        """Reason, and what one fiber stands for; the block stands for all its threads."""
+        found = self.region.fibers if self.region is not None else None
+        return found or ir.Fibers("", (1 << 31) - 1)
+
+    @property
+    def root(self) -> Layer:
+        """The layer that the block itself starts."""
+        return self if self.parent is None or self.parent.region is None else self.parent.root
+
+    @property
+    def count(self) -> ir.Expr:
+        """Fibers of the layer in a block."""
+        return integers.product(extent for region in self.chain for extent in region.extents)
+
+
+@dataclasses.dataclass(frozen=True)
+class Role:
+    """The fibers of a layer that satisfy all conditions, counted per unit of `per_unit` neighbours (a block's or a
+    group's fibers)."""
+
+    layer: Layer
+    conditions: tuple[ir.Expr, ...]
+    per_unit: ir.Expr
+
+
+@dataclasses.dataclass(frozen=True)
+class Where:
+    """The conditions around a statement that choose fibers: those of `inthreads`, and all. What cannot be told before
+    the fibers run is left out; then `guessed` is set, or `opaque` where it is a predicate of `inthreads`."""
+
+    layer: Layer
+    masks: tuple[ir.Expr, ...] = ()
+    conditions: tuple[ir.Expr, ...] = ()
+    guessed: bool = False
+    opaque: bool = False
+
+
+@dataclasses.dataclass(eq=False)
+class EventPlan:
+    """An event, where it is declared, the roles that trigger it, and per layer the roles that wait for it."""
+
+    event: ir.Event
+    home: Layer
+    triggers: list[Role] = dataclasses.field(default_factory=list)
+    waits: dict[Layer, list[Role]] = dataclasses.field(default_factory=dict)
+
+    @property
+    def each(self) -> int:
+        """Slots of one event."""
+        total = 1
+        for extent in self.event.slots:
+            total *= extent
+        return total
+
+
+class FiberPlan:
+    """The plan of one kernel. `needed` says whether it has fibers or events at all."""
+
+    def __init__(self, body: ir.Body) -> None:
+        self.block = Layer()
+        self.layers: dict[int, Layer] = {}  # by id of the region
+        self.events: dict[ir.Event, EventPlan] = {}
+        self.meetings: dict[Role, None] = {}
+        self.values: dict[str, ir.Expr] = {}  # immutable scalars as expressions of what is known before fibers run
+        self.inside: set[str] = set()  # scalars that get their values inside fibers
+        self.regions: list[ir.Region] = []  # keeps regions alive, so that their ids stay theirs
+        self.named_barriers = any(isinstance(n, ir.NamedBarrier) for n in walk(body))
+        self._visit(body, Where(self.block))
+        self.needed = bool(self.layers or self.events)
+
+    # ---------------------------------------------------------------------------------------------------- questions
+
+    def layer(self, region: ir.Region) -> Layer:
+        return self.layers[id(region)]
+
+    def narrowed(self, where: Where, condition: ir.Expr, mask: bool) -> Where:
+        """What holds inside a condition."""
+        written = self.written(condition)
+        nodes = list(walk(written))
+        names = {n.name for n in nodes if isinstance(n, ir.Var)}
+        private = {n.buffer for n in nodes if isinstance(n, ir.View)}
+        if not names & where.layer.varying and not private & where.layer.private:
+            return where  # the same for all fibers
+        if names & self.inside or any(isinstance(n, ir.Load) for n in nodes):
+            return dataclasses.replace(where, opaque=True) if mask else dataclasses.replace(where, guessed=True)
+        masks = (*where.masks, written) if mask else where.masks
+        return dataclasses.replace(where, masks=masks, conditions=(*where.conditions, written))
+
+    def written(self, e: ir.Expr) -> ir.Expr:
+        """An expression with immutable scalars replaced by what they stand for."""
+        return rewrite(e, lambda n: self.values.get(n.name) if isinstance(n, ir.Var) else None)
+
+    def waits(self, where: Where) -> Role | None:
+        """Who surely passes a wait; None if that cannot be told before the fibers run."""
+        return None if where.guessed or where.opaque else Role(where.layer, where.conditions, where.layer.count)
+
+    def meeting(self, where: Where, s: ir.Barrier | ir.Once) -> Role:
+        """Whom a meeting expects: those that reach it, at a barrier of the program those that `inthreads` selects."""
+        if where.opaque:
+            raise Unsupported(f"a meeting of instances that {_OPAQUE} is not supported by the CPU target yet", s.span)
+        written = isinstance(s, ir.Barrier) and not s.reason
+        conditions = where.masks if written else where.conditions
+        return Role(where.layer, conditions, self.per_unit(where.layer, s.scope))
+
+    def per_unit(self, layer: Layer, scope: Level) -> ir.Expr:
+        """Fibers of a layer in one unit of level `scope`."""
+        if scope not in _UNITS:
+            return layer.count
+        if any(region.level is scope for region in layer.chain):
+            finer = [r for r in layer.chain if r.level is not None and r.level.depth > scope.depth]
+            return integers.product(extent for region in finer for extent in region.extents)
+        lanes = LANES[scope] // layer.fibers.threads  # units that the program did not write: runs of threads
+        count = integers.value(layer.count)
+        return integers.constant(max(1, lanes if count is None else min(lanes, count)))
+
+    def event(self, event: ir.Event) -> EventPlan:
+        return self.events[event]
+
+    def event_unit(self, plan: EventPlan, layer: Layer) -> ir.Expr:
+        """Fibers of a layer that share one event: a `local` event belongs to a group."""
+        if plan.event.storage is not ir.Storage.LOCAL or plan.home.region is None:
+            return layer.count
+        levels = {region.level for region in plan.home.chain}
+        whole = Level.GROUP4 in levels and Level.GROUP not in levels
+        return self.per_unit(layer, Level.GROUP4 if whole else Level.GROUP)
+
+    def units(self, plan: EventPlan) -> ir.Expr:
+        """How many of an event there are in a block."""
+        return integers.ceildiv(plan.home.count, self.event_unit(plan, plan.home))
+
+    # ---------------------------------------------------------------------------------------------------- the walk
+
+    def _visit(self, body: ir.Body, where: Where) -> None:
+        for s in body:
+            self._define(s, where)
+            if isinstance(s, ir.Masked):
+                self._visit(s.body, self.narrowed(where, s.predicate, True))
+            elif isinstance(s, ir.If):
+                self._visit(s.then, self.narrowed(where, s.condition, False))
+                self._visit(s.other, self.narrowed(where, negated(s.condition), False))
+            elif isinstance(s, ir.Region) and s.fibers is not None:
+                varying, private = differences(s)
+                layer = Layer(s, where.layer, varying | where.layer.varying, private | where.layer.private)
+                self.layers[id(s)] = layer
+                self.regions.append(s)
+                self._visit(s.body, Where(layer))
+            else:
+                self._note(s, where)
+                for inner in bodies(s):
+                    self._visit(inner, where)
+
+    def _define(self, s: ir.Stmt, where: Where) -> None:
+        names: list[str] = []
+        if isinstance(s, ir.Let):
+            value = self.written(s.value) if s.value is not None and s.var.role is ir.Role.LET else None
+            stands = value is not None and not any(
+                isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in self.inside) for n in walk(value)
+            )
+            if stands and value is not None and where.layer.region is not None:
+                self.values[s.var.name] = value if value.dtype is s.var.dtype else ir.Cast(value, s.var.dtype)
+                return
+            names = [s.var.name]
+        elif isinstance(s, (ir.For, ir.Assign)):
+            names = [s.var.name]
+        elif isinstance(s, (ir.Atomic, ir.Call)) and s.result is not None:
+            names = [s.result.name]
+        elif isinstance(s, ir.Region) and s.fibers is None:
+            names = [var.name for var in s.indices]
+        if where.layer.region is not None:
+            self.inside |= set(names)
+
+    def _note(self, s: ir.Stmt, where: Where) -> None:
+        if isinstance(s, ir.DeclareEvent):
+            self.events.setdefault(s.event, EventPlan(s.event, where.layer))
+        elif isinstance(s, ir.Trigger):
+            self._trigger(s, where)
+        elif isinstance(s, ir.WaitEvent):
+            plan = self.event(s.event)
+            roles = plan.waits.setdefault(where.layer, [])
+            role = self.waits(where)
+            if role is not None and role not in roles and not s.spin:
+                roles.append(role)
+        elif isinstance(s, (ir.Barrier, ir.Once)) and where.layer.region is not None:
+            self.meetings.setdefault(self.meeting(where, s))
+        elif isinstance(s, ir.Yield) and len(where.layer.chain) > 1:
+            what = "`yield` of threads inside groups that meet"
+            raise Unsupported(f"{what} is not supported by the CPU target yet", s.span)
+
+    def _trigger(self, s: ir.Trigger, where: Where) -> None:
+        plan = self.event(s.event)
+        role = self.trigger_role(plan, where, s.span)
+        if role not in plan.triggers:
+            plan.triggers.append(role)
+
+    def trigger_role(self, plan: EventPlan, where: Where, span: Span | None) -> Role:
+        """Whose arrivals complete a generation. With `event<n>` anybody's."""
+        if plan.event.parties:
+            return Role(self.block, (), integers.ONE)
+        if where.opaque:
+            name = plan.event.name
+            raise Unsupported(f"`{name}` is triggered by instances that {_OPAQUE}: write `event<n> {name}`", span)
+        return Role(where.layer, where.conditions, self.event_unit(plan, where.layer))
+
+
+def negated(e: ir.Expr) -> ir.Expr:
+    return ir.Unary("!", e, BOOL)
