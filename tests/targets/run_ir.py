@@ -9,7 +9,9 @@ import ml_dtypes
 import numpy as np
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.base import Context, run_passes
+from croq_magic.compiler.passes.choose_strategy import ChooseStrategy
+from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.split_regions import SplitRegions
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu import emit, module
@@ -22,7 +24,8 @@ def numpy_type(dtype: DType) -> np.dtype[Any]:
 
 
 def emitted(function: ir.Function, verbatim: Sequence[Span] = (), source: Source | None = None) -> emit.Emitted:
-    return emit.emit_module([SplitRegions()(function, Context())], verbatim, source)
+    function = run_passes(function, (ChooseStrategy(), SplitRegions(), FormMeetings()), Context())
+    return emit.emit_module([function], verbatim, source)
 
 
 def run(
