@@ -459,6 +459,70 @@ def test_each_group_has_its_own_accumulator(written: bool) -> None:
     np.testing.assert_array_equal(got, 1 + 3 * (a.astype(np.float32) @ b.astype(np.float32)))
 
 
+def test_groups_are_numbered_alike_by_one_index_and_by_two() -> None:
+    a, b = small(64, 40), small(40, 24)
+    got = run(
+        """__co__ f32 [64, 24] f(f16 [64, 40] a, f16 [40, 24] b) {
+          f32 [64, 24] c;
+          parallel by 1 : block {
+            acc = mma.fill.f32 0.0f;
+            parallel {u, v} by [4, 3] : group mma.row.col acc, a.subspan(16, 40).at(u, 0), b.subspan(40, 8).at(0, v);
+            acc += 1.0f;
+            parallel w by 12 : group mma.store acc, c.subspan(16, 8).at(w % 4, w / 4);
+          }
+          return c;
+        }""",
+        a,
+        b,
+    )
+    np.testing.assert_array_equal(got, a.astype(np.float32) @ b.astype(np.float32) + 1)
+
+
+def test_attention_with_a_running_maximum() -> None:
+    """The accumulator is scaled in each iteration before the product that gives it its shape."""
+    q, k, v = small(32, 16), small(24, 16), small(24, 16)
+    got = run(
+        """__co__ f32 [32, 16] f(f16 [32, 16] q, f16 [24, 16] k, f16 [24, 16] v) {
+          f32 [32, 16] o;
+          parallel b by 2 : block, w by 1 : group {
+            total = mma.fill.f32 0.0f;
+            frag f32 [16] top {-1000.0f};
+            frag f32 [16] weight {0.0f};
+            foreach t in 3 {
+              s = mma.fill.f32 0.0f;
+              mma.row.row s, q.subspan(16, 16).at(b, 0), k.subspan(8, 16).at(t, 0);
+              frag f32 [16] new;
+              frag f32 [16] factor;
+              frag f32 [16] sums;
+              reduce_max(new, s, 1);
+              apply {i} in top.span {
+                new.at(i) = __max(new.at(i), top.at(i));
+                factor.at(i) = __exp(top.at(i) - new.at(i));
+                top.at(i) = new.at(i);
+              }
+              apply {i, j} in s.span s.at(i, j) = __exp(s.at(i, j) - top.at(i));
+              reduce_sum(sums, s, 1);
+              apply {i} in weight.span weight.at(i) = weight.at(i) * factor.at(i) + sums.at(i);
+              apply {i, j} in total.span total.at(i, j) *= factor.at(i);
+              frag f16 [16, 8] p;
+              copy(p, s);
+              mma.row.col total, p, v.subspan(8, 16).at(t, 0);
+            }
+            apply {i, j} in total.span total.at(i, j) /= weight.at(i);
+            mma.store total, o.subspan(16, 16).at(b, 0);
+          }
+          return o;
+        }""",
+        q,
+        k,
+        v,
+    )
+    scores = q.astype(np.float64) @ k.astype(np.float64).T
+    weights = np.exp(scores - scores.max(axis=1, keepdims=True))
+    expected = weights / weights.sum(axis=1, keepdims=True) @ v.astype(np.float64)
+    np.testing.assert_allclose(got, expected, rtol=5e-3, atol=5e-3)
+
+
 def test_partial_sums_of_a_vector_of_fragments() -> None:
     x = small(16, 32, dtype=np.float32)
     got = run(

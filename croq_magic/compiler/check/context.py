@@ -116,6 +116,8 @@ class Checker:
         self.unbounded: set[ir.Expr] = set()  # extents written `??`
         self.inlined: list[str] = []  # device functions in tileflow syntax around the current statement
         self.fragments: list[FragmentValue] = []
+        self.settled: dict[tuple[int, str], FragmentValue] = {}  # what an earlier check found out about fragments
+        self.unsettled: set[tuple[int, str]] = set()  # fragments whose shape was needed before it was known
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to
 

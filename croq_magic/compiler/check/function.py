@@ -12,7 +12,7 @@ from croq_magic.compiler.check.expressions import constant_integer
 from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
 from croq_magic.compiler.check.tensor import complete
-from croq_magic.compiler.check.values import Scalar, SpanValue, StreamValue, Value
+from croq_magic.compiler.check.values import FragmentValue, Scalar, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.source import Span
@@ -21,8 +21,23 @@ from croq_magic.compiler.types import BY_NAME, S32, DType
 
 def check_function(function: syntax.Function, report: Report, limits: Limits, unit: UnitNames) -> ir.Function | None:
     """The IR of a function with levels still open, or None when it has errors."""
-    c = Checker(function, report, limits, unit)
-    before = len(report.errors)
+    settled: dict[tuple[int, str], FragmentValue] = {}
+    while True:
+        found = Report()
+        found.share_expansions(report)
+        c = Checker(function, found, limits, unit)
+        c.settled = settled
+        checked = _check(c)
+        new = {v.key: v for v in c.fragments if v.key in c.unsettled and v.shape is not None}
+        if not new.keys() - settled.keys():
+            break
+        settled = {**settled, **new}  # fragments were used before the statement that gives their shape: once more
+    report.extend(found)
+    return checked
+
+
+def _check(c: Checker) -> ir.Function | None:
+    function = c.function
     c.groups = find_groups(function)
     params: list[ir.Param] = []
     dims: dict[str, ir.Var] = {}
@@ -41,7 +56,7 @@ def check_function(function: syntax.Function, report: Report, limits: Limits, un
         with contextlib.suppress(Skip):  # what is wrong has been reported
             body = complete(c, tuple(statements))
             result = _result(c, function, dims)
-    if len(report.errors) > before:
+    if c.report.has_errors:
         return None
     params = [
         dataclasses.replace(p, written=p.in_out or p.buffer in c.written, escapes=p.buffer in c.escaped)

@@ -53,12 +53,25 @@ def new_fragment(
         c.fail(
             "MMA05", f"`{name.text}` would be a second, unused accumulator", name.span, f"`mma.fill {name.text}, ...`"
         )
+    key = (name.span.start, name.text)
+    if key in c.settled:
+        shape, dtype = shape or c.settled[key].shape, dtype or c.settled[key].dtype
     stand_in = ir.Fragment(c.fresh(name.text), dtype or F32, shape or (), _owner(c), slots)
-    value = FragmentValue(stand_in, dtype, shape, name.span, c.depth)
+    value = FragmentValue(stand_in, dtype, shape, name.span, c.depth, key=key)
     c.fragments.append(value)
     c.emit(ir.DeclareFragment(stand_in, span=name.span))
     c.declare(name, value)
     return value
+
+
+def _shape(c: Checker, value: FragmentValue, text: str, span: Span) -> tuple[ir.Expr, ...]:
+    """The shape of a fragment, where it must be known. It may follow from a statement further down (in a loop, say):
+    the function is then checked again with that shape."""
+    if value.shape is None:
+        c.unsettled.add(value.key)
+        hint = f"give it: `frag f32 [16, 8] {value.key[1]} {{0.0f}}`"
+        c.fail("MMA04", f"the shape of `{text}` follows from no `mma` and no load", span, hint)
+    return value.shape
 
 
 def complete(c: Checker, body: ir.Body) -> ir.Body:
@@ -132,10 +145,9 @@ def _operand(c: Checker, e: syntax.View) -> _Operand:
     symbol = c.find(e.base.name.text)
     if symbol is not None and isinstance(symbol.value, FragmentValue) and not e.ops:
         value, ref = reference(c, e.base, "an operand")
-        if value.shape is None or value.dtype is None:
-            c.fail("MMA04", f"the shape of `{e.base.name.text}` is not known here", e.span, "load it with `mma.load`")
+        shape = _shape(c, value, e.base.name.text, e.span)
         value.operand = True
-        return _Operand(ref, value.shape, value.dtype)
+        return _Operand(ref, shape, value.dtype or F32)
     view = _view(c, e)
     if view.rank != 2:
         c.fail("MMA04", f"an `mma` operand has rank 2, `{e.span.text}` has rank {view.rank}", e.span)
@@ -325,10 +337,9 @@ def scale(c: Checker, s: syntax.MmaScale) -> None:
 def store(c: Checker, s: syntax.MmaStore) -> None:
     value, ref = reference(c, s.source, "what `mma.store` writes")
     view = _view(c, s.destination)
-    if value.shape is None:
-        c.fail("MMA04", f"the shape of `{s.source.span.text}` does not follow from any `mma` before", s.span)
+    shape = _shape(c, value, s.source.span.text, s.span)
     mark_written(c, view, s.span)
-    shape = value.shape[::-1] if s.transpose else value.shape
+    shape = shape[::-1] if s.transpose else shape
     mask = tuple(integer(c, e, "a mask") for e in s.mask)
     if len(shape) != view.rank:
         c.fail("DMA02", f"ranks differ: {len(shape)} and {view.rank}", s.span)
@@ -382,20 +393,21 @@ def apply(c: Checker, s: syntax.Apply) -> None:
     """`apply {i, j} in x.span stmt`."""
     symbol = resolve(c, s.subject.text, s.subject.span)
     value = symbol.value
-    if not isinstance(value, FragmentValue) or value.shape is None:
+    if not isinstance(value, FragmentValue):
         c.fail(
             "MMA16",
             f"`{s.subject.text}` is {value.describe()}; `apply` runs over a fragment",
             s.subject.span,
             "use `foreach`",
         )
-    if len(s.names) != len(value.shape):
-        c.fail("SHP09", f"{len(s.names)} names for a fragment of rank {len(value.shape)}", s.span)
+    shape = _shape(c, value, s.subject.text, s.subject.span)
+    if len(s.names) != len(shape):
+        c.fail("SHP09", f"{len(s.names)} names for a fragment of rank {len(shape)}", s.span)
     from croq_magic.compiler.check.statements import body
 
     with c.scope("`apply`", s.span):
         indices = []
-        for name, extent in zip(s.names, value.shape, strict=True):
+        for name, extent in zip(s.names, shape, strict=True):
             var = ir.Var(c.fresh(name.text), S32, ir.Role.LOOP, integers.ZERO, extent)
             indices.append(var)
             c.declare(name, Bounded(var, extent, Driver(name.text, True, c.depth + len(c.scopes), name.span), c.depth))
@@ -411,13 +423,12 @@ def element_index(c: Checker, e: syntax.ElemRef, value: FragmentValue) -> tuple[
     """The fragment and the coordinates of `s.at(i, j)`."""
     _, ref = reference(c, e.base, "what has elements here")
     found = flatten(c, e.index)
-    if value.shape is None:
-        c.fail("MMA04", f"the shape of `{e.base.span.text}` is not known here", e.span)
-    if len(found) != len(value.shape):
+    shape = _shape(c, value, e.base.span.text, e.span)
+    if len(found) != len(shape):
         has = f"{len(found)} ind{'ex is' if len(found) == 1 else 'ices are'} given"
-        c.fail("VEW11", f"`{e.base.span.text}` has rank {len(value.shape)} but {has}", e.span)
+        c.fail("VEW11", f"`{e.base.span.text}` has rank {len(shape)} but {has}", e.span)
     index = tuple(as_scalar(c, item, span, span.text).expr for item, span in found)
-    for position, (i, extent) in enumerate(zip(index, value.shape, strict=True)):
+    for position, (i, extent) in enumerate(zip(index, shape, strict=True)):
         inside = ir.Binary("&&", ir.Binary(">=", i, integers.ZERO, BOOL), ir.Binary("<", i, extent, BOOL), BOOL)
         message = f"index `{show(i)}` of `{e.base.span.text}` (dim {position}), valid range is [0, {show(extent)})"
         c.require(inside, "VEW12", message, e.span, values=(i,))
@@ -434,10 +445,10 @@ def reduce(c: Checker, s: syntax.FragReduce) -> None:
     source, source_ref = reference(c, s.source, "what is reduced")
     target, target_ref = reference(c, s.destination, "where a reduction goes")
     axis = s.axis.value
-    if source.shape is None or not 0 <= axis < len(source.shape):
-        rank = len(source.shape or ())
-        c.fail("MMA16", f"axis {axis} does not exist, `{s.source.span.text}` has rank {rank}", s.axis.span)
-    rest = tuple(extent for i, extent in enumerate(source.shape) if i != axis)
+    shape = _shape(c, source, s.source.span.text, s.span)
+    if not 0 <= axis < len(shape):
+        c.fail("MMA16", f"axis {axis} does not exist, `{s.source.span.text}` has rank {len(shape)}", s.axis.span)
+    rest = tuple(extent for i, extent in enumerate(shape) if i != axis)
     if target.shape is None:
         target.shape, target.dtype = rest, target.dtype or source.dtype
     if len(target.shape) != len(rest) or not all(map(integers.equal, target.shape, rest)):
@@ -458,14 +469,10 @@ def all_reduce(c: Checker, s: syntax.AllReduce) -> None:
 def copy(c: Checker, s: syntax.FragCopy) -> None:
     source, source_ref = reference(c, s.source, "the source of `copy`")
     target, target_ref = reference(c, s.destination, "the destination of `copy`")
+    shape = _shape(c, source, s.source.span.text, s.span)
     if target.shape is None:
-        target.shape, target.dtype = source.shape, target.dtype or source.dtype
-    if (
-        source.shape is None
-        or target.shape is None
-        or len(source.shape) != len(target.shape)
-        or not all(map(integers.equal, source.shape, target.shape))
-    ):
+        target.shape, target.dtype = shape, target.dtype or source.dtype
+    if len(shape) != len(target.shape) or not all(map(integers.equal, shape, target.shape)):
         c.fail("DMA03", "the fragments have different shapes", s.span)
     target.loaded = target.loaded or source.loaded
     c.emit(ir.FragmentCopy(target_ref, source_ref, span=s.span))

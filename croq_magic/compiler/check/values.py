@@ -173,6 +173,7 @@ class FragmentValue(Value):
     loaded: bool = False
     operand: bool = False
     replicated: bool = False
+    key: tuple[int, str] = (0, "")  # its declaration: place and name
     kind = "a fragment"
 
 

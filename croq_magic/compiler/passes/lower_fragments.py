@@ -19,6 +19,7 @@ from croq_magic.compiler.types import BOOL, F32, F64, S32, DType
 from croq_magic.compiler.visit import rewrite, walk
 
 Chain = tuple[ir.Region, ...]
+Copies = dict[ir.Level, ir.Expr]  # which copy of a fragment: the number of the current group, by its level
 _UNITS = (ir.Level.GROUP4, ir.Level.GROUP)
 _K_ATOM = {2: 16, 4: 8}  # K of one instruction by operand bytes, what a schedule counts in; 32 for one byte
 
@@ -78,8 +79,7 @@ class _Lowering:
                 self._find_homes(nested, (*chain, s) if isinstance(s, ir.Region) else chain)
 
     def _home(self, fragment: ir.Fragment, units: Chain) -> _Home:
-        extents = tuple(extent for unit in units for extent in unit.extents)
-        shape = (*extents, *fragment.shape)
+        shape = (*(integers.product(unit.extents) for unit in units), *fragment.shape)
         return _Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.LOCAL, shape, fragment.slots), units)
 
     def fresh(self, name: str) -> str:
@@ -111,35 +111,34 @@ class _Lowering:
         """The statement for the copy of the current group, or outside groups for all copies in turn."""
         fragments = [node for node in walk(s) if isinstance(node, ir.Fragment)]
         units = max((self.homes[f].units for f in fragments), key=len, default=())
-        copies: dict[ir.Var, ir.Var] = {}
+        copies = _here(chain)
         missing: list[tuple[ir.Var, ir.Expr]] = []
         for unit in units:
-            current = next((region for region in chain if region.level is unit.level), None)
-            for position, var in enumerate(unit.indices):
-                if current is not None:
-                    copies[var] = current.indices[position]
-                else:
-                    copies[var] = dataclasses.replace(var, name=self.fresh(var.name), role=ir.Role.LOOP)
-                    missing.append((copies[var], unit.extents[position]))
+            assert unit.level is not None
+            if unit.level not in copies:
+                count = integers.product(unit.extents)
+                var = ir.Var(self.fresh(unit.level.value.replace("-", "")), S32, ir.Role.LOOP, integers.ZERO, count)
+                copies[unit.level] = var
+                missing.append((var, count))
         body = lower(self, s, copies)
         for var, extent in missing:
             body = (ir.For(var, integers.ZERO, extent, 1, body, span=s.span),)
         return body
 
     def _arguments(self, s: ir.Call, chain: Chain) -> ir.Call:
-        here = {var: var for region in chain for var in region.indices}
+        here = _here(chain)
         args = tuple(self.view(ir.FragmentRef(a), here) if isinstance(a, ir.Fragment) else a for a in s.args)
         return dataclasses.replace(s, args=args)
 
     # ----------------------------------------------------------------------------------------------- fragments
 
-    def view(self, ref: ir.FragmentRef, copies: dict[ir.Var, ir.Var]) -> ir.View:
+    def view(self, ref: ir.FragmentRef, copies: Copies) -> ir.View:
         """The copy of a fragment that belongs to the current group."""
         home = self.homes[ref.fragment]
-        index = tuple(copies.get(var, var) for unit in home.units for var in unit.indices)
+        index = tuple(copies[unit.level] for unit in home.units if unit.level is not None)
         return views.at_leading(views.whole(home.buffer, ref.slot), index)
 
-    def operand(self, node: ir.FragmentRef | ir.View, copies: dict[ir.Var, ir.Var]) -> ir.View:
+    def operand(self, node: ir.FragmentRef | ir.View, copies: Copies) -> ir.View:
         return node if isinstance(node, ir.View) else self.view(node, copies)
 
     def over(self, extents: tuple[ir.Expr, ...], make: Callable[..., ir.Body], span: object = None) -> ir.Region:
@@ -170,21 +169,21 @@ class _Lowering:
 
     # ---------------------------------------------------------------------------------------------- statements
 
-    def fill(self, s: ir.MmaFill, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def fill(self, s: ir.MmaFill, copies: Copies) -> ir.Body:
         return (ir.SpanOp(self.view(s.target, copies), s.value, "", span=s.span),)
 
-    def fill_all(self, s: ir.FragmentFill, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def fill_all(self, s: ir.FragmentFill, copies: Copies) -> ir.Body:
         buffer = self.homes[s.fragment].buffer
         slots: list[tuple[ir.Expr, ...]] = [()]
         for count in buffer.slots:
             slots = [(*slot, integers.constant(i)) for slot in slots for i in range(count)]
         return tuple(ir.SpanOp(views.whole(buffer, slot), s.value, "", span=s.span) for slot in slots)
 
-    def load(self, s: ir.MmaLoad, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def load(self, s: ir.MmaLoad, copies: Copies) -> ir.Body:
         target = self.view(s.target, copies)
         return (self.elementwise(target, lambda *index: cast(ir.Load(s.view, index), target.buffer.dtype)),)
 
-    def multiply(self, s: ir.Mma, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def multiply(self, s: ir.Mma, copies: Copies) -> ir.Body:
         target = self.view(s.accumulator, copies)
         a, b = self.operand(s.a, copies), self.operand(s.b, copies)
         a = a if s.layout[0] == "row" else views.transposed(a)
@@ -220,9 +219,7 @@ class _Lowering:
         atom = _K_ATOM.get(source.buffer.dtype.size, 32)
         return [(integers.constant(t * atom), integers.constant((t + 1) * atom)) for t in s.schedule]
 
-    def accumulator(
-        self, s: ir.Mma, target: ir.View, dtype: DType, copies: dict[ir.Var, ir.Var]
-    ) -> tuple[ir.View, ir.Body, ir.Body]:
+    def accumulator(self, s: ir.Mma, target: ir.View, dtype: DType, copies: Copies) -> tuple[ir.View, ir.Body, ir.Body]:
         """Where the sum is formed, and what comes before and after: a wider tile for f16, a fresh one when scaled."""
         if target.buffer.dtype is dtype and s.scales is None:
             return target, (), ()
@@ -270,7 +267,7 @@ class _Lowering:
         zero = ir.Const(0.0 if dtype.is_float else 0, dtype)
         return full, (ir.Declare(buffer, zero), self.over((rows, groups), place))
 
-    def scale(self, s: ir.MmaScale, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def scale(self, s: ir.MmaScale, copies: Copies) -> ir.Body:
         target = self.view(s.target, copies)
         dtype = compute_type(target.buffer.dtype)
 
@@ -280,7 +277,7 @@ class _Lowering:
 
         return (self.elementwise(target, scaled),)
 
-    def store(self, s: ir.MmaStore, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def store(self, s: ir.MmaStore, copies: Copies) -> ir.Body:
         source = self.view(s.source, copies)
         dtype = s.view.buffer.dtype
 
@@ -293,7 +290,7 @@ class _Lowering:
 
         return (self.over(source.extents, one),)
 
-    def operation(self, s: ir.FragmentOp, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def operation(self, s: ir.FragmentOp, copies: Copies) -> ir.Body:
         target = self.view(s.target, copies)
         compute = s.value.dtype if isinstance(s.value, ir.Expr) else compute_type(target.buffer.dtype)
 
@@ -304,7 +301,7 @@ class _Lowering:
 
         return (self.elementwise(target, operand, s.op),)
 
-    def apply(self, s: ir.Apply, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def apply(self, s: ir.Apply, copies: Copies) -> ir.Body:
         def change(node: ir.Node) -> ir.Node | None:
             if isinstance(node, ir.FragmentLoad):
                 return ir.Load(self.view(node.source, copies), node.index, span=node.span)
@@ -318,7 +315,7 @@ class _Lowering:
         )
         return (region,)
 
-    def reduce(self, s: ir.FragmentReduce, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def reduce(self, s: ir.FragmentReduce, copies: Copies) -> ir.Body:
         if s.op == "all_sum":
             return ()  # one logical copy already holds the sum of all partial values
         target, source = self.view(s.target, copies), self.view(s.source, copies)
@@ -342,12 +339,27 @@ class _Lowering:
 
         return (self.over(target.extents, one),)
 
-    def copy(self, s: ir.FragmentCopy, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def copy(self, s: ir.FragmentCopy, copies: Copies) -> ir.Body:
         target, source = self.view(s.target, copies), self.view(s.source, copies)
         return (self.elementwise(target, lambda *index: cast(ir.Load(source, index), target.buffer.dtype)),)
 
-    def nothing(self, s: ir.MmaCommit, copies: dict[ir.Var, ir.Var]) -> ir.Body:
+    def nothing(self, s: ir.MmaCommit, copies: Copies) -> ir.Body:
         return ()
+
+
+def _here(chain: Chain) -> Copies:
+    """The numbers of the current groups. Groups count as the hardware does, the first index fastest, so that those of
+    `{u, v} by [4, 3]` are the same as those of `w by 12`."""
+    copies: Copies = {}
+    for region in chain:
+        if region.level in _UNITS:
+            number: ir.Expr = integers.ZERO
+            stride: ir.Expr = integers.ONE
+            for var, extent in zip(region.indices, region.extents, strict=True):
+                number = integers.add(number, integers.mul(var, stride))
+                stride = integers.mul(stride, extent)
+            copies[region.level] = number
+    return copies
 
 
 def cast(e: ir.Expr, dtype: DType) -> ir.Expr:
