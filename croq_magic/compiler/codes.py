@@ -253,6 +253,7 @@ _TABLE = {
         STO11 E Outer local written from a finer level
         SHP15 E Extent too large
         STO12 E Storage of a size that no target has
+        PAR29 E Number or threads of a named barrier
         PRE07 E Directive or macro that is not supported
         RAC01 W Race between instances
         UNS01 E Not supported by this version

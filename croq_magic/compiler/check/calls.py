@@ -6,6 +6,7 @@ from croq_magic.compiler import ir, syntax
 from croq_magic.compiler.check.context import Checker, decide, free_variables
 from croq_magic.compiler.check.conversions import as_scalar, cast, store_as
 from croq_magic.compiler.check.expressions import buffer_value, condition, element, evaluate, scalar
+from croq_magic.compiler.check.parallel import named_barrier
 from croq_magic.compiler.check.storage import mark_written
 from croq_magic.compiler.check.values import (
     ArrayValue,
@@ -50,7 +51,10 @@ def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
         _atomic(c, e, result)
         return
     if isinstance(e, syntax.BarrierCall):
-        c.unsupported(f"`{e.name.text}`", e.span)
+        if result is not None:
+            c.fail("CAL04", f"`{e.name.text}` has no result", e.span)
+        named_barrier(c, e)
+        return
     if not c.in_device:
         c.fail("CAL01", "`call` is allowed only inside `parallel`", e.span)
     if isinstance(e, syntax.CallExpr) and e.callee.text in c.unit.device_functions:

@@ -6,7 +6,7 @@ from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check import shapes
 from croq_magic.compiler.check.context import Checker, Nest, free_variables, show
 from croq_magic.compiler.check.conversions import as_scalar
-from croq_magic.compiler.check.expressions import condition, constant_integer, evaluate
+from croq_magic.compiler.check.expressions import condition, constant_integer, evaluate, integer
 from croq_magic.compiler.check.loops import once
 from croq_magic.compiler.check.values import Bounded, BoundedTuple, Driver
 from croq_magic.compiler.source import Span
@@ -14,6 +14,8 @@ from croq_magic.compiler.types import BOOL, S32
 
 _LEVELS = {level.value: level for level in ir.Level} | {"term": ir.Level.THREAD}
 _DEVICES = ("cpu", "gpu")
+MOST_BARRIERS = 15
+WARP = 32
 
 
 def parallel(c: Checker, s: syntax.Parallel) -> None:
@@ -268,6 +270,32 @@ def _check_divergence(c: Checker, scope: ir.Level, span: Span) -> None:
     inner = c.thread_indices(scope)
     if any(var in inner for guard in c.guards for var in free_variables(guard)):
         c.fail("PAR15", "barrier under a condition that differs between threads: deadlock", span)
+
+
+def named_barrier(c: Checker, e: syntax.BarrierCall) -> None:
+    """`__bar_sync(number, threads)` and `__bar_arrive`, which counts without waiting."""
+    name = e.name.text
+    if not c.in_device:
+        c.fail("PAR13", f"`{name}` needs an enclosing `parallel`", e.span)
+    if len(e.args) != 2:
+        c.fail("CAL08", f"`{name}` takes 2 arguments, found {len(e.args)}", e.span)
+    number, threads = (
+        integer(c, a, what) for a, what in zip(e.args, ("a barrier", "a number of threads"), strict=True)
+    )
+    inside = _both(
+        ir.Binary(">=", number, integers.ONE, BOOL), ir.Binary("<=", number, integers.constant(MOST_BARRIERS), BOOL)
+    )
+    text = f"there is no barrier {show(number)}; their numbers are 1 to {MOST_BARRIERS}"
+    c.require(inside, "PAR29", text, e.args[0].span, values=(number,))
+    warps = ir.Binary("==", integers.mod(threads, integers.constant(WARP)), integers.ZERO, BOOL)
+    whole = _both(ir.Binary(">", threads, integers.ZERO, BOOL), warps)
+    text = f"`{name}` counts whole warps; {show(threads)} is not a positive multiple of {WARP}"
+    c.require(whole, "PAR29", text, e.args[1].span, values=(threads,))
+    c.emit(ir.NamedBarrier(number, threads, name == "__bar_arrive", span=e.span))
+
+
+def _both(a: ir.Expr, b: ir.Expr) -> ir.Expr:
+    return ir.Binary("&&", a, b, BOOL)
 
 
 def fence(c: Checker, s: syntax.Fence) -> None:

@@ -109,9 +109,10 @@ CROQ_INLINE void croq_quit(croq_fiber* fiber, croq_meeting* meeting) {
 }
 
 // `__bar_sync` and `__bar_arrive`: whoever comes counts with the threads it stands for.
-CROQ_INLINE bool croq_named_barrier(croq_fiber* fiber, croq_meeting* meeting, int64_t threads, int32_t weight,
-                                    bool waits, int32_t site, int64_t number) {
+CROQ_INLINE bool croq_named_barrier(croq_fiber* fiber, croq_meeting* barriers, int64_t number, int64_t threads,
+                                    int32_t weight, bool waits, int32_t site) {
   if (croq_stop(fiber->lane)) return true;
+  croq_meeting* meeting = barriers + (number & 15);
   meeting->arrived += weight;
   if (meeting->arrived >= threads) {
     croq_part(fiber, meeting);

@@ -107,7 +107,7 @@ class _Collector:
                 self.segment += 1
             case ir.Scope():
                 self.body(s.body, state)
-            case ir.Barrier() | ir.Wait() | ir.WaitEvent() | ir.Trigger():
+            case ir.Barrier() | ir.Wait() | ir.WaitEvent() | ir.Trigger() | ir.NamedBarrier():
                 self.segment += 1
             case ir.Let(value=value) if value is not None:
                 self.expressions((value,), state, s.span)

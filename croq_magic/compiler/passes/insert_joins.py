@@ -115,7 +115,7 @@ class _Joiner:
             out.extend(flow.body)
             if not passed:
                 first = _merge(first, _waited(flow.first) if waited else flow.first)
-            if isinstance(statement, ir.WaitEvent):
+            if isinstance(statement, (ir.WaitEvent, ir.NamedBarrier)):
                 pending, waited = _waited(pending), True
             pending = flow.last if flow.barrier else _merge(pending, flow.last)
             if isinstance(statement, ir.Barrier) and not flow.barrier:

@@ -22,7 +22,8 @@ from croq_magic.compiler.visit import children, rewrite, walk
 
 Access = ir.Load | ir.Store
 Path = tuple[ir.Stmt, ...]
-_OPAQUE = (ir.CxxText, ir.Asm, ir.While, ir.Yield, ir.Break, ir.Continue, ir.Atomic, ir.Masked, ir.Apply)
+_SIGNALS = (ir.Trigger, ir.NamedBarrier)  # others may read what is accumulated from here on
+_OPAQUE = (ir.CxxText, ir.Asm, ir.While, ir.Yield, ir.Break, ir.Continue, ir.Atomic, ir.Masked, ir.Apply, *_SIGNALS)
 
 
 @dataclasses.dataclass(frozen=True)
