@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check.context import Checker, decide, show
+from croq_magic.compiler.check.context import Checker, Skip, decide, show
 from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, constant_as, store_as
 from croq_magic.compiler.check.expressions import evaluate, flatten, integer, scalar
 from croq_magic.compiler.check.names import resolve
@@ -57,7 +57,8 @@ def new_fragment(
     if key in c.settled:
         shape, dtype = shape or c.settled[key].shape, dtype or c.settled[key].dtype
     stand_in = ir.Fragment(c.fresh(name.text), dtype or F32, shape or (), _owner(c), slots)
-    value = FragmentValue(stand_in, dtype, shape, name.span, c.depth, key=key)
+    again = c.find_here(name.text) is not None
+    value = FragmentValue(stand_in, dtype, shape, name.span, c.depth, key=key, poisoned=again)
     c.fragments.append(value)
     c.emit(ir.DeclareFragment(stand_in, span=name.span))
     c.declare(name, value)
@@ -67,6 +68,8 @@ def new_fragment(
 def _shape(c: Checker, value: FragmentValue, text: str, span: Span) -> tuple[ir.Expr, ...]:
     """The shape of a fragment, where it must be known. It may follow from a statement further down (in a loop, say):
     the function is then checked again with that shape."""
+    if value.poisoned:
+        raise Skip
     if value.shape is None:
         c.unsettled.add(value.key)
         hint = f"give it: `frag f32 [16, 8] {value.key[1]} {{0.0f}}`"
@@ -80,8 +83,10 @@ def complete(c: Checker, body: ir.Body) -> ir.Body:
     unused: set[ir.Node] = set()
     for value in c.fragments:
         if value.shape is None or value.dtype is None:
-            message = f"`{value.fragment.name}` is filled but no `mma` accumulates into it"
-            c.warn("MMA04", message, value.span, "remove it, or give its shape, `frag f32 [16, 8] c {0.0f}`")
+            name = value.key[1]
+            if not value.poisoned and value.key not in c.unsettled:
+                hint = f"remove it, or give its shape, `frag f32 [16, 8] {name} {{0.0f}}`"
+                c.warn("MMA04", f"`{name}` is filled but no `mma` accumulates into it", value.span, hint)
             unused.add(value.fragment)
             continue
         done[value.fragment] = dataclasses.replace(value.fragment, dtype=value.dtype, shape=value.shape)
@@ -121,6 +126,8 @@ def reference(c: Checker, ref: syntax.BufferRef, what: str) -> tuple[FragmentVal
         if not ref.subscripts:
             chosen = ref.name.text + "".join("[0]" for _ in slots)
             c.fail("MMA04", f"`{ref.name.text}` is an array; name one element, `{chosen}`", ref.span)
+        if not slots:
+            c.fail("VEW14", f"`{ref.name.text}` is a single fragment and has no subscripts", ref.span)
         c.fail("VEW14", f"`{ref.name.text}` needs {len(slots)} subscripts, found {len(ref.subscripts)}", ref.span)
     index = []
     for subscript, extent in zip(ref.subscripts, slots, strict=True):
@@ -248,6 +255,14 @@ def multiply(c: Checker, s: syntax.MmaMultiply) -> None:
     """`mma.LA.LB c, a, b` and its forms: shapes, types and the accumulator's completion."""
     _require_device(c, s.span)
     accumulator, ref = reference(c, s.accumulator, "an accumulator")
+    try:
+        _multiply(c, s, accumulator, ref)
+    except Skip:
+        accumulator.poisoned = accumulator.shape is None
+        raise
+
+
+def _multiply(c: Checker, s: syntax.MmaMultiply, accumulator: FragmentValue, ref: ir.FragmentRef) -> None:
     if s.metadata is not None and not isinstance(_symbol_value(c, s.metadata), FragmentValue):
         c.fail("MMA15", "sparse metadata must be loaded with `mma.load` first", s.metadata.span)
     a, b = _operand(c, s.a), _operand(c, s.b)
@@ -402,7 +417,8 @@ def apply(c: Checker, s: syntax.Apply) -> None:
         )
     shape = _shape(c, value, s.subject.text, s.subject.span)
     if len(s.names) != len(shape):
-        c.fail("SHP09", f"{len(s.names)} names for a fragment of rank {len(shape)}", s.span)
+        names = "1 name" if len(s.names) == 1 else f"{len(s.names)} names"
+        c.fail("SHP09", f"{names} for a fragment of rank {len(shape)}", s.span)
     from croq_magic.compiler.check.statements import body
 
     with c.scope("`apply`", s.span):

@@ -174,6 +174,7 @@ class FragmentValue(Value):
     operand: bool = False
     replicated: bool = False
     key: tuple[int, str] = (0, "")  # its declaration: place and name
+    poisoned: bool = False  # what would say more about it is wrong, and has been reported
     kind = "a fragment"
 
 
