@@ -24,14 +24,12 @@ CPU_DEVICE = 1  # kDLCPU of the DLPack specification
 @functools.cache
 def numpy_dtype(dtype: DType) -> np.dtype[Any]:
     """The NumPy (or ml_dtypes) type whose arrays hold elements of `dtype`; raw bytes where there is none."""
-    if dtype.numpy is None:
-        return np.dtype(np.int8 if dtype.kind is Kind.SIGNED else np.uint8)
     try:
-        return np.dtype(dtype.numpy)
+        return np.dtype(dtype.storage)
     except TypeError:
         import ml_dtypes
 
-        return np.dtype(getattr(ml_dtypes, dtype.numpy))
+        return np.dtype(getattr(ml_dtypes, dtype.storage))
 
 
 def numpy_text(dtype: DType) -> str:
@@ -265,16 +263,17 @@ def _to_float(value: Any, place: Place, dtype: DType) -> float:
     whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
     if not floating and not whole:
         raise place.refuse("needs a number", describe(value), _scalar_hint(value, place, "float"))
-    kind = numpy_dtype(dtype).type
-    with np.errstate(over="ignore"):
-        try:
-            number = float(value)
-            rounded = float(kind(number))
-        except OverflowError:
-            rounded, number = math.inf, 0.0
-    if math.isinf(rounded) and not math.isinf(number):
+    try:
+        number = float(value)
+    except OverflowError:
+        number = math.inf if value > 0 else -math.inf
+    lowest = 0.0 if dtype.name.startswith("f8_u") else -dtype.largest
+    with np.errstate(over="ignore", invalid="ignore"):
+        # Half a step beyond the largest number rounds to it, which only types that NumPy knows can tell.
+        rounded = float(numpy_dtype(dtype).type(number)) if dtype.bits >= 16 else number
+    if not lowest <= rounded <= dtype.largest and (math.isfinite(number) or whole):
         raise place.refuse(f"is {value}, outside the range of {dtype}", describe(value), None)
-    if whole and rounded != value:
+    if whole and not (dtype.holds(number) and number == value):
         raise place.refuse(
             f"is {value}, which {dtype} cannot hold exactly", describe(value), f"float({place.expression})"
         )

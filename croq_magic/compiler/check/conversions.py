@@ -5,9 +5,6 @@
 
 from __future__ import annotations
 
-import math
-import struct
-
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.check.context import Checker, show
 from croq_magic.compiler.check.values import Bounded, BoundedTuple, Scalar, Value, is_index
@@ -73,27 +70,7 @@ def constant_as(value: int | float | bool, dtype: DType) -> int | float | bool |
         return int(value) if low <= value <= high else None
     if isinstance(value, int) and abs(value) > 1 << 53:
         return None
-    return float(value) if is_exact_float(float(value), dtype) else None
-
-
-def is_exact_float(value: float, dtype: DType) -> bool:
-    """Whether a double is exactly a value of a float type."""
-    if not math.isfinite(value) or value == 0 or dtype is F64:
-        return True
-    if dtype in (F32, TF32):
-        try:
-            return bool(struct.unpack("f", struct.pack("f", value))[0] == value)
-        except OverflowError:
-            return False
-    if dtype is F16:
-        try:
-            return bool(struct.unpack("e", struct.pack("e", value))[0] == value)
-        except OverflowError:
-            return False
-    mantissa, exponent = math.frexp(value)
-    scaled = mantissa * (1 << dtype.mantissa)
-    limit = {BF16: 128}.get(dtype, 8)
-    return scaled.is_integer() and -limit <= exponent <= limit
+    return float(value) if dtype.holds(float(value)) else None
 
 
 def value_of(s: Scalar, dtype: DType) -> ir.Expr:
@@ -149,7 +126,9 @@ def _warn_conversion(c: Checker, s: Scalar, source: DType, dtype: DType, span: S
             f"`__to<{dtype}>({text})` says that this is meant" if text else None,
         )
         return
-    c.warn("TYP06", f"conversion `{source}` to `{dtype}` may lose precision", span, f"`__to<{dtype}>({text or '...'})`")
+    stored_only = dtype.is_float and dtype.bits < 8  # `__to` has no such types
+    hint = None if stored_only else f"`__to<{dtype}>({text or '...'})`"
+    c.warn("TYP06", f"conversion `{source}` to `{dtype}` may lose precision", span, hint)
 
 
 def is_lossless(source: DType, dtype: DType) -> bool:

@@ -625,7 +625,7 @@ def _(e: syntax.Cast, c: Checker) -> Value:
     if isinstance(e.type, syntax.StringLit):
         c.fail("TYP16", f'`__to<"{e.type.value}">` is a C cast; it stands only as an argument of `call`', e.span)
     dtype = BY_NAME.get(e.type.name, S32)
-    if dtype.bits < 8 and dtype is not BOOL:
+    if dtype.is_float and dtype.bits < 8:
         c.fail("TYP16", f"`{dtype}` cannot be computed with on this target", e.span)
     s = scalar(c, e.operand)
     if dtype is BOOL:

@@ -136,6 +136,7 @@ struct f16 {
 };
 #endif
 }  // namespace choreo
+#include "croq_small.h"
 namespace croq = choreo;
 
 // ------------------------------------------------------------------------------------------------ scalar helpers
@@ -186,9 +187,6 @@ CROQ_INLINE T croq_shr(T a, int64_t n) {
   constexpr int64_t last = (int64_t)sizeof(T) * 8 - 1;
   return n < 0 || n > last ? (a < (T)0 ? (T)-1 : (T)0) : (T)(a >> n);
 }
-
-CROQ_INLINE choreo::f16 croq_to_f16(float value) { return (choreo::f16)value; }
-CROQ_INLINE choreo::bf16 croq_to_bf16(float value) { return choreo::bf16(value); }
 
 template <typename T>
 CROQ_INLINE T croq_alignup(T v, T a) { return (T)((v + a - 1) / a * a); }
@@ -301,6 +299,9 @@ namespace croq_cell {
 using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;
 using choreo::u8; using choreo::u16; using choreo::u32; using choreo::u64;
 using choreo::f16; using choreo::bf16; using choreo::f32; using choreo::tf32; using choreo::f64;
+using choreo::s2; using choreo::s4; using choreo::s6; using choreo::u1; using choreo::u2; using choreo::u4;
+using choreo::u6; using choreo::bin1; using choreo::f8_e4m3; using choreo::f8_e5m2; using choreo::f8_ue4m3;
+using choreo::f8_ue8m0; using choreo::f6_e3m2; using choreo::f6_e2m3; using choreo::f4_e2m1;
 }
 
 template <typename T>

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.types import BF16, BOOL, F16, F32, F64, S32, S64, TF32, U32, U64, DType
+from croq_magic.compiler.types import ALL, BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
 
 INDEX = "int64_t"
 
@@ -35,7 +35,7 @@ _KEYWORDS = frozenset(
     struct switch template this thread_local throw true try typedef typeid typename union unsigned using virtual void
     volatile wchar_t while xor xor_eq typeof linux unix lane fiber crew frame captured begin end main choreo croq block_
     words NULL""".split()
-) | {"s8", "s16", "s32", "s64", "u8", "u16", "u32", "u64", "f16", "bf16", "f32", "f64", "tf32", "assert", "errno"}
+) | {"f8", "assert", "errno", *(dtype.name for dtype in ALL)}
 
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD, ir.Role.DIM)
 _WIDE = (S32, U32, S64, U64)  # integer types that C++ does not promote
@@ -50,12 +50,13 @@ class Unsupported(Exception):
 
 
 def ctype(dtype: DType) -> str:
-    """The C++ name of an element type; sub-byte types and 8-bit floats have none yet."""
-    if dtype is BOOL:
-        return "bool"
-    if (dtype.is_integer and dtype.bits in (8, 16, 32, 64)) or dtype in (F16, BF16, F32, F64, TF32):
-        return dtype.name
-    raise Unsupported(f"the element type {dtype} is not supported by this target yet")
+    """The C++ name of an element type."""
+    return dtype.name
+
+
+def is_narrow(dtype: DType) -> bool:
+    """A float that is computed in f32."""
+    return dtype.is_float and dtype.bits < 32
 
 
 def literal(value: int | float | bool, dtype: DType) -> str:
@@ -223,12 +224,12 @@ class Expressions:
         return text, level
 
     def _float_operand(self, e: ir.Expr, level: int) -> str:
-        """16-bit floats compute in f32."""
-        return f"f32({self.value(e)})" if e.dtype in (F16, BF16) else self.value(e, level)
+        """Floats below 32 bits compute in f32."""
+        return f"f32({self.value(e)})" if is_narrow(e.dtype) else self.value(e, level)
 
     def _unary(self, e: ir.Unary) -> tuple[str, int]:
         operand = self._float_operand(e.operand, PREFIX + 1)
-        if e.dtype in (F16, BF16):
+        if is_narrow(e.dtype):
             return f"{ctype(e.dtype)}({e.op}{operand})", PRIMARY
         return self._narrow(f"{e.op}{operand}", PREFIX, e.dtype)
 
@@ -245,7 +246,7 @@ class Expressions:
                 helper = "croq_shl" if op == "<<" else "croq_shr"
                 return f"{helper}<{ctype(e.dtype)}>({self.value(e.left)}, {self.index(e.right)})", PRIMARY
         level = _LEVEL[op]
-        if kind in (F16, BF16) and op not in ("&&", "||"):
+        if is_narrow(kind) and op not in ("&&", "||"):
             text = f"{self._float_operand(e.left, level)} {op} {self._float_operand(e.right, level + 1)}"
             return (text, level) if e.dtype is BOOL else (f"{ctype(e.dtype)}({text})", PRIMARY)
         return self._narrow(f"{self.value(e.left, level)} {op} {self.value(e.right, level + 1)}", level, e.dtype)
@@ -259,10 +260,15 @@ class Expressions:
             return f"(({text}) != 0)"
         if target.is_integer and source.is_float:
             wide = "f64" if source is F64 else "f32"
+            if target.bits < 8:
+                low, high = target.range
+                clamped = f"croq_to_int<s32>({wide}({text}))"
+                return f"{to}(croq_max<s32>({low}, croq_min<s32>({high}, {clamped})))"
             return f"croq_to_int<{to}>({wide}({text}))"
-        if target is F16 or target is BF16:
-            return f"croq_to_{to}({text})"
-        if source in (F16, BF16):
+        if is_narrow(target):
+            exact = (source.is_float and source.bits <= 32) or source.bits <= 16  # f32 holds every value of the source
+            return f"{to}(f32({text}))" if exact else f"{to}(croq_narrow({ctype(source)}({text})))"
+        if is_narrow(source):
             return f"f32({text})" if target in (F32, TF32) else f"{to}(f32({text}))"
         return f"{to}({text})"
 
@@ -276,7 +282,7 @@ class Expressions:
             raise Unsupported(f"the builtin {e.name} is not supported by this target yet")
         args = ", ".join(self._float_operand(a, 0) for a in e.args)
         text = f"{helper}({args})"
-        return (f"{ctype(e.dtype)}({text})" if e.dtype in (F16, BF16) else text), PRIMARY
+        return (f"{ctype(e.dtype)}({text})" if is_narrow(e.dtype) else text), PRIMARY
 
     # ----------------------------------------------------------------------------------------------- elements
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from croq_magic import cache
 from croq_magic.compiler.targets.cpu import toolchain
 
-HEADERS = ("croq_cpu.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
+HEADERS = ("croq_cpu.h", "croq_small.h", "croq_wide.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 

@@ -20,7 +20,7 @@ from croq_magic.compiler.targets.cpu.kernel import KernelFunction
 from croq_magic.compiler.targets.cpu.statements import Statements
 from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
-from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, ctype
+from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, ctype, is_narrow
 from croq_magic.compiler.visit import walk
 
 
@@ -89,9 +89,8 @@ def _kind(param: ir.Param) -> str:
         return "a"
     if param.kind == "stream" or param.dtype is None:
         return "-"
-    ctype(param.dtype)  # raises for a type this target does not have
     if param.dtype.is_float:
-        return {"f32": "f", "tf32": "f", "f64": "d", "f16": "h", "bf16": "b"}[param.dtype.name]
+        return "f" if param.dtype.bits == 32 else "d"
     return "i"
 
 
@@ -112,7 +111,7 @@ class HostFunction(Statements):
             f"croq_entry_{function.name}",
             "".join(map(_kind, function.params)),
             tuple(dim.name for dim in function.dims),
-            function.result.dtype.numpy if function.result is not None else None,
+            function.result.dtype.storage if function.result is not None else None,
             reads_zeros(function),
         )
         self.in_result = _result_buffer(function)
@@ -129,7 +128,10 @@ class HostFunction(Statements):
             elif param.var is not None:
                 self.define(param.var)
                 c = ctype(param.var.dtype)
-                head.append(f"const {c} {self.names.of(param.var)} = croq_load<{c}>(words, {word});")
+                value = f"croq_load<{c}>(words, {word})"
+                if is_narrow(param.var.dtype):  # comes as f64 and is rounded here
+                    value = f"{c}(croq_narrow(croq_load<f64>(words, {word})))"
+                head.append(f"const {c} {self.names.of(param.var)} = {value};")
         for dim in self.function.dims:
             head.append(f"const {INDEX} {self.names.of(dim)} = words[{next(words)}];")
         self.result_word = f"words[{len(self.function.params) + len(self.function.dims)}]"

@@ -61,7 +61,6 @@ class Launcher:
         self._offset = data_offset()
         self._plans: dict[tuple[int, ...], tuple[int, Plan, Any]] = {}
         self._dims = entry.dims
-        self._encode = [index for index, kind in enumerate(entry.kinds) if kind in "hb"]
 
     @property
     def fills_result(self) -> bool:
@@ -84,8 +83,8 @@ class Launcher:
             arguments = (*values, result)
         else:
             arguments = tuple(values)
-        if self._encode or self._offset is None:
-            arguments = self._encoded(arguments)
+        if self._offset is None:
+            arguments = tuple([v.ctypes.data if isinstance(v, np.ndarray) else v for v in arguments])
         code = self._invoke(plan[0], arguments)
         if code != OK:
             self._fail(code)
@@ -93,7 +92,7 @@ class Launcher:
 
     def _plan(self, dims: tuple[int, ...]) -> tuple[int, Plan, Any]:
         entry = self.entry
-        kinds = entry.kinds.replace("h", "i").replace("b", "i")
+        kinds = entry.kinds
         places = [*range(entry.params)]
         if entry.result is not None:
             kinds += "a"
@@ -108,20 +107,6 @@ class Launcher:
             self._plans.clear()
         prepared = self._plans[dims] = (ctypes.addressof(plan), plan, (words, indices))
         return prepared
-
-    def _encoded(self, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
-        """16-bit floats as their bits; array addresses as integers where objects are laid out in an unknown way."""
-        out = list(arguments)
-        for index in self._encode:
-            if self.entry.kinds[index] == "h":
-                out[index] = int(np.float16(out[index]).view(np.uint16))
-            else:
-                import ml_dtypes
-
-                out[index] = int(ml_dtypes.bfloat16(out[index]).view(np.uint16))
-        if self._offset is None:
-            out = [value.ctypes.data if isinstance(value, np.ndarray) else value for value in out]
-        return tuple(out)
 
     def _fail(self, code: int) -> None:
         name, stopped_by = self.entry.function, pending_error()
