@@ -290,12 +290,25 @@ def _(op: syntax.SpanAs, c: Checker, parent: ir.View, name: str) -> ir.View:
     message = f"`{name}` has {show(before)} elements, the new shape {show(after)}"
     c.require(ir.Binary("==", before, after, BOOL), "VEW08", message, op.span, values=(before, after))
     if not views.is_contiguous(parent):
-        strides = views.strides(parent)
-        shown = ", ".join(map(show, strides)) if strides else "not affine"
-        c.fail(
-            "VEW09", f"the view is not contiguous (strides {shown})", op.span, "copy it first, `dma.copy ... => local`"
-        )
+        _require_contiguous(c, parent, op.span)
     return views.reshape(parent, extents, op.span)
+
+
+def _require_contiguous(c: Checker, view: ir.View, span: Span) -> None:
+    strides = views.strides(view)
+    shown = ", ".join(map(show, strides)) if strides else "not affine"
+    message, hint = f"the view is not contiguous (strides {shown})", "copy it first, `dma.copy ... => local`"
+    wanted: ir.Expr = integers.ONE
+    conditions: list[ir.Expr] = []
+    for extent, stride in zip(reversed(view.extents), reversed(strides or ()), strict=False):
+        single = ir.Binary("==", extent, integers.ONE, BOOL)
+        conditions.append(ir.Binary("||", single, ir.Binary("==", stride, wanted, BOOL), BOOL))
+        wanted = integers.mul(wanted, extent)
+    if not strides or any(decide(condition) is False for condition in conditions):
+        c.fail("VEW09", message, span, hint)
+    for condition in conditions:
+        c.require(condition, "VEW09", message, span, hint=hint)
+    c.warn("VEW09", "whether the view is contiguous depends on the arguments; it is checked with them", span, hint)
 
 
 @_apply.register

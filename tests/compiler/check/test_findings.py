@@ -61,3 +61,16 @@ def test_what_depends_on_arguments_is_checked_at_entry(text: str, n: int, messag
     with pytest.raises(croq.CheckError) as caught:
         program.f(np.zeros((8, 16), np.float32), n)
     assert message in str(caught.value)
+
+
+def test_contiguity_that_depends_on_extents_is_checked_at_entry() -> None:
+    source = (
+        "__co__ f32 [4] f(f32 [M, N] x) { f32 [4] r; parallel by 1 "
+        "{ v = x.chunk(1, 2).at(0, 1).span_as(4); dma.copy v => r; } return r; }"
+    )
+    program = croq.compile(source, target="cpu")
+    assert [d.code for d in program.diagnostics if d.severity == "warning"] == ["VEW09"]
+    x = np.arange(8, dtype=np.float32)
+    np.testing.assert_array_equal(program.f(x[None]), x[4:])
+    with pytest.raises(croq.CheckError, match=r"the view is not contiguous \(strides N, 1\)"):
+        program.f(x.reshape(2, 4))
