@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from croq_magic.compiler.check import operators, shape_expressions  # noqa: F401 - they add the expressions they know
 from croq_magic.compiler.check.context import UnitNames
 from croq_magic.compiler.check.function import check_function
 

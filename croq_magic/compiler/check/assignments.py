@@ -19,8 +19,9 @@ from croq_magic.compiler.check.conversions import (
     store_as,
 )
 from croq_magic.compiler.check.declarations import define, variable
-from croq_magic.compiler.check.expressions import binary, buffer_value, element, evaluate, scalar
+from croq_magic.compiler.check.expressions import buffer_value, element, evaluate, scalar
 from croq_magic.compiler.check.names import resolve
+from croq_magic.compiler.check.operators import binary
 from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
