@@ -55,9 +55,9 @@ class Role(enum.Enum):
 class Var(Expr):
     """A variable. `lower` and `upper` (exclusive) bound its value where known."""
 
-    name: str
-    dtype: DType = S32
-    role: Role = Role.LET
+    name: str  # the hash is that of the name alone: proofs look variables up all the time
+    dtype: DType = dataclasses.field(default=S32, hash=False)
+    role: Role = dataclasses.field(default=Role.LET, hash=False)
     lower: Expr | None = dataclasses.field(default=None, compare=False)
     upper: Expr | None = dataclasses.field(default=None, compare=False)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+import re
 from collections.abc import Callable, Iterator
 from typing import Any, TypeVar
 
@@ -17,18 +18,25 @@ _FIELDS: dict[type[ir.Node], tuple[str, ...]] = {}
 
 
 def _fields(cls: type[ir.Node]) -> tuple[str, ...]:
+    """The fields that may hold nodes, by their annotations. The bounds of a variable are no part of an expression."""
     names = _FIELDS.get(cls)
     if names is None:
-        skipped = ("span", "lower", "upper")
-        names = tuple(f.name for f in dataclasses.fields(cls) if f.name not in skipped)  # type: ignore[arg-type]
+        fields = dataclasses.fields(cls) if cls not in _LEAVES else ()  # type: ignore[arg-type]
+        names = tuple(f.name for f in fields if f.name not in ("lower", "upper") and _holds_nodes(str(f.type)))
         _FIELDS[cls] = names
     return names
 
 
+def _holds_nodes(annotation: str) -> bool:
+    for word in re.findall(r"\w+", annotation):
+        named = getattr(ir, word, None)
+        if named is ir.Body or (isinstance(named, type) and issubclass(named, ir.Node)):
+            return True
+    return False
+
+
 def children(node: ir.Node) -> Iterator[ir.Node]:
     """Direct children, in field order; buffers, fragments and events are leaves."""
-    if isinstance(node, _LEAVES):
-        return
     for name in _fields(type(node)):
         yield from _nodes(getattr(node, name))
 
@@ -44,15 +52,20 @@ def _nodes(value: Any) -> Iterator[ir.Node]:
 def walk(root: ir.Node | tuple[Any, ...]) -> Iterator[ir.Node]:
     """All nodes below and including `root`, parents first."""
     stack: list[Any] = [root]
-    pop, extend = stack.pop, stack.extend
+    pop, extend, known = stack.pop, stack.extend, _PARTS.get
     while stack:
         value = pop()
-        if isinstance(value, tuple):
+        kind = type(value)
+        if kind is tuple:
             extend(value[::-1])
-        elif isinstance(value, ir.Node):
-            yield value
-            if not isinstance(value, _LEAVES):
-                extend(_parts(type(value))(value))
+            continue
+        parts = known(kind)
+        if parts is None:
+            if not isinstance(value, ir.Node):
+                continue
+            parts = _parts(kind)
+        yield value
+        extend(parts(value))
 
 
 _PARTS: dict[type[ir.Node], Callable[[Any], tuple[Any, ...]]] = {}
@@ -60,14 +73,13 @@ _PARTS: dict[type[ir.Node], Callable[[Any], tuple[Any, ...]]] = {}
 
 def _parts(cls: type[ir.Node]) -> Callable[[Any], tuple[Any, ...]]:
     """The fields of a node of that class, last first: in one call, for `walk` is where the compiler spends its time."""
-    parts = _PARTS.get(cls)
-    if parts is None:
-        names = _fields(cls)[::-1]
-        if len(names) > 1:
-            parts = operator.attrgetter(*names)
-        else:
-            parts = (lambda node: (getattr(node, names[0]),)) if names else (lambda node: ())
-        _PARTS[cls] = parts
+    names = _fields(cls)[::-1]
+    parts: Callable[[Any], tuple[Any, ...]]
+    if len(names) > 1:
+        parts = operator.attrgetter(*names)
+    else:
+        parts = (lambda node: (getattr(node, names[0]),)) if names else (lambda node: ())
+    _PARTS[cls] = parts
     return parts
 
 
@@ -95,16 +107,15 @@ def _rewrite(value: Any, change: Callable[[ir.Node], Any]) -> Any:
     if not isinstance(value, ir.Node):
         return value
     node = value
-    if not isinstance(node, _LEAVES):
-        updates = {}
-        for name in _fields(type(node)):
-            old = getattr(node, name)
-            if isinstance(old, (ir.Node, tuple)):
-                new = _rewrite(old, change)
-                if new is not old:
-                    updates[name] = new
-        if updates:
-            node = dataclasses.replace(node, **updates)  # type: ignore[type-var]
+    updates = {}
+    for name in _fields(type(node)):
+        old = getattr(node, name)
+        if old is not None and old != ():
+            new = _rewrite(old, change)
+            if new is not old:
+                updates[name] = new
+    if updates:
+        node = dataclasses.replace(node, **updates)  # type: ignore[type-var]
     result = change(node)
     return node if result is None else result
 

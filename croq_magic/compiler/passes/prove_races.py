@@ -55,6 +55,7 @@ class _Races:
         self.sites = collect(kernel)
         self.cooperative = kernel.attributes.cooperative
         self.questions = 0
+        self.places: dict[int, tuple[ir.Expr, ...]] = {}
 
     def report(self) -> None:
         told: set[ir.Buffer] = set()
@@ -68,10 +69,17 @@ class _Races:
                 self.warn(first, second, found)
 
     def pairs(self) -> Iterator[tuple[Site, Site]]:
-        for position, first in enumerate(self.sites):
-            for second in self.sites[position:]:
+        same: dict[ir.Buffer, list[Site]] = {}
+        for site in self.sites:
+            same.setdefault(site.view.buffer, []).append(site)
+        passed: dict[ir.Buffer, int] = dict.fromkeys(same, 0)
+        for first in self.sites:
+            buffer = first.view.buffer
+            position = passed[buffer]
+            passed[buffer] += 1
+            for second in same[buffer][position:]:
                 modes = {first.mode, second.mode}
-                if first.view.buffer is not second.view.buffer or modes <= {Mode.READ} or modes <= {Mode.ATOMIC}:
+                if modes <= {Mode.READ} or modes <= {Mode.ATOMIC}:
                     continue
                 if first.constant is not None and first.constant == second.constant:
                     continue  # the same value, whoever comes last
@@ -103,7 +111,7 @@ class _Races:
                 problem.affine(_renamed(v, shared) if second else v)
             for condition, truth in site.facts.conditions:
                 problem.assume(_renamed(condition, shared) if second else condition, truth)
-        for one, other in zip(_place(a), _place(b), strict=True):
+        for one, other in zip(self.place(a), self.place(b), strict=True):
             problem.require(f"{problem.affine(one)} = {problem.affine(_renamed(other, shared))}")
         unequal = [f"{problem.affine(v)} != {problem.affine(_renamed(v, shared))}" for v in differing]
         problem.require(" or ".join(unequal))
@@ -112,16 +120,16 @@ class _Races:
         point = problem.point()
         if point is None:
             return None
-        element = [integers.value(_at(e, point)) for e in _place(a)[len(a.view.slot) :]]
+        element = [integers.value(_at(e, point)) for e in self.place(a)[len(a.view.slot) :]]
         shown = "" if None in element else f" {element}"
         return _Meeting(_instance(a, point), _instance(b, {**point, **_unprimed(point)}), shown)
 
     def apart(self, a: Site, b: Site, differing: tuple[ir.Var, ...], shared: frozenset[str]) -> bool:
         """Whether different instances surely touch different elements, without isl: one index, distinct in all."""
-        if not all(integers.equal(x, y) for x, y in zip(_place(a), _place(b), strict=True)):
+        if not all(integers.equal(x, y) for x, y in zip(self.place(a), self.place(b), strict=True)):
             return False
         moving = [v for v in (*a.instance, *a.variables) if v.name not in shared]
-        names = affine.names(_place(a)) | {v.name for v in differing}
+        names = affine.names(self.place(a)) | {v.name for v in differing}
         dims = [
             affine.Dim(v, integers.sub(v.upper, v.lower))
             for v in moving
@@ -130,6 +138,15 @@ class _Races:
         return len(dims) == len([v for v in moving if v.name in names]) and affine.distinct(
             ir.Load(a.view, a.index), dims
         )
+
+    def place(self, site: Site) -> tuple[ir.Expr, ...]:
+        """Slot and base coordinates that a site touches."""
+        found = self.places.get(id(site))
+        if found is None:
+            coordinates, _ = views.element(site.view, site.index)
+            found = tuple(site.facts.resolve(e) for e in (*site.view.slot, *coordinates))
+            self.places[id(site)] = found
+        return found
 
     def warn(self, a: Site, b: Site, at: _Meeting) -> None:
         span = b.span or a.span
@@ -144,12 +161,6 @@ class _Races:
         notes = [Note("the other access", a.span)] if a.span is not None and a.span != span else []
         hint = "give each instance its own element, use an atomic, or separate the two by a barrier"
         self.context.report.warning("RAC01", message, span, notes=notes, hint=hint)
-
-
-def _place(site: Site) -> tuple[ir.Expr, ...]:
-    """Slot and base coordinates that a site touches."""
-    coordinates, _ = views.element(site.view, site.index)
-    return tuple(site.facts.resolve(e) for e in (*site.view.slot, *coordinates))
 
 
 def _renamed(e: ir.Expr, shared: frozenset[str]) -> ir.Expr:
