@@ -95,7 +95,7 @@ def _hardware(canvas: Canvas, launch: dict[str, Any], y: float, entries: Entries
         area = (HARDWARE + 0.1, y + 0.1, width, height)
 
         def paint(r: Cell, c: Cell, kind: str = kind, rows: Any = rows, columns: Any = columns) -> Any:
-            at = r.low * (columns[-1].high) + c.low
+            at = c.low * rows[-1].high + r.low  # the first index, downwards, is the fastest
             return style.owner(kind, at / max(1, rows[-1].high * columns[-1].high - 1))
 
         grid.draw(canvas, area, rows, columns, paint, 0.3)

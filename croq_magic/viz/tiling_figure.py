@@ -260,7 +260,7 @@ class _Card:
                     canvas.box((x, y, *size), style.line if several else style.empty, style.card, 0.2)
                     continue
                 number = 0
-                for value, count in zip(values, counts, strict=True):
+                for value, count in zip(values, counts, strict=True):  # from the most to the least significant
                     number = number * count + value
                 canvas.box((x, y, *size), style.owner(self.kind, number / last), style.card, 0.2)
         canvas.frame(box, style.line, 0.8)
@@ -310,7 +310,7 @@ class _Card:
         def paint(r: Cell, c: Cell) -> RGB:
             index = {**r.index, **c.index}
             at = 0
-            for name in names:
+            for name in names if zoom["kind"] == "iteration" else names[::-1]:
                 at = at * counts[name] + index.get(name, 0)
             last = math.prod(counts.values()) - 1
             return style.owner(zoom["kind"], at / last if last else 0.15)
@@ -356,7 +356,9 @@ def _position(levels: Sequence[dict[str, Any]], over: int, kind: str) -> dict[st
     names: list[str] = []
     for i, level in enumerate(levels[: over + 1]):
         if level["kind"] == kind or (kind != "iteration" and level["kind"] != "iteration"):
-            names += own_indices(level, i, levels)
+            own = own_indices(level, i, levels)
+            # Instances of a level are numbered with the first index fastest, iterations with the last.
+            names += own if level["kind"] == "iteration" else own[::-1]
     counts: dict[str, int] = {}
     for segments in (levels[over]["segments"] or []) if levels else []:
         for name, values in segments["index"].items():
