@@ -54,12 +54,12 @@ __co__ s64 [8, 4] types(bf16 [8, 4] a, s8 [8, 4]& b, u64 k) {
 }
 """
 PROGRAMS["shapes"] = """
-__co__ f32 [M / 4, N] shapes(f32 [M, N] x) {
-  mdspan whole = x.span;
+__co__ auto shapes(f32 [M, N] x) {
+  mdspan<2> whole : [x.span];
   ituple tile = {4, 8};
   f32 [whole(0) / 4, whole(1)] out;
   parallel {p, q} by x.span / tile : block {
-    t = dma.copy x.chunkat(p, q) => shared;
+    t = dma.copy x.subspan(4, 8).at(p, q) => shared;
     flat = t.data.span_as(|t.span|);
     u = dma.transp<1, 0> t => local;
     parallel s by 8 : thread {
@@ -80,19 +80,19 @@ PROGRAMS["several"] = """
 #endif
 __co__ s32 [12] first(global s32 [12] v, stream s) {
   s32 [12] w;
-  parallel.async p by 12 / TILE : block {
+  parallel.async<s> p by 12 / TILE : block {
     shared s32 [TILE] buf[2];
     foreach k in TILE / STEP {
       buf[k % 2].at(k) = v.at(p#k);
       w.at(p * TILE + k) = buf[k % 2].at(k) + (p == 0 && k > 1 ? 1 : 0);
     }
-  } s
+  }
   return w;
 }
 __co__ void second(f16 [7]& v, int n) {
   mutable int i = 0;
   while (i < n) {
-    parallel q by 7 : thread v.at(q) = v.at(q) * 0.5f + __exp(-1.0f * q);
+    parallel q by 7 : thread v.at(q) = __to<f16>(v.at(q) * 0.5f + __exp(-1.0f * q));
     i += 1;
   }
 }
