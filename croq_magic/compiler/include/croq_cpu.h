@@ -1,6 +1,7 @@
 // What a generated CPU module needs: element types, the runtime's function table, scalar helpers.
 // No heavy header is included (<cmath> or <iostream> would double the compile time of a cell).
 #pragma once
+#undef _FORTIFY_SOURCE  // its inline `printf` would write past the cell
 #include <stddef.h>
 #include <stdint.h>
 

@@ -23,7 +23,33 @@ CROQ_MATH2(pow) CROQ_MATH2(atan2) CROQ_MATH2(fmax) CROQ_MATH2(fmin) CROQ_MATH2(f
 float fmaf(float, float, float) CROQ_NOTHROW;
 double fma(double, double, double) CROQ_NOTHROW;
 int abs(int) CROQ_NOTHROW;
-int printf(const char*, ...);
 #undef CROQ_MATH1
 #undef CROQ_MATH2
 }
+
+// `printf` goes where `print` goes, which in a notebook is the cell. The name of its symbol says so and not a macro: what
+// the cell includes may undefine macros, and declares the same function again.
+#ifdef CROQ_PRINTS
+#ifdef __APPLE__
+#define CROQ_SYMBOL(name) "_" name
+#else
+#define CROQ_SYMBOL(name) name
+#endif
+#include <stdarg.h>
+static __thread croq_lane* croq_printing;  // whose text this thread writes
+extern "C" __attribute__((format(printf, 1, 2))) int croq_printf(const char* format, ...) {
+  char room[512], *text = room;
+  va_list list, again;
+  va_start(list, format);
+  va_copy(again, list);
+  int size = __builtin_vsnprintf(room, sizeof room, format, list);
+  if (size >= (int)sizeof room && (text = (char*)__builtin_malloc((size_t)size + 1)))
+    __builtin_vsnprintf(text, (size_t)size + 1, format, again);
+  if (text && size > 0 && croq_printing) croq_rt->print(croq_printing, text, size);
+  if (text != room) __builtin_free(text);
+  va_end(again);
+  va_end(list);
+  return size;
+}
+extern "C" __attribute__((format(printf, 1, 2))) int printf(const char*, ...) __asm__(CROQ_SYMBOL("croq_printf"));
+#endif

@@ -62,7 +62,7 @@ CROQ_INLINE float croq_exp2(float x) {
 CROQ_INLINE float croq_expm1(float value) {
   const double x = value;
   const double p = croq_horner(x, 1.0 / 362880, 1.0 / 40320, 1.0 / 5040, 1.0 / 720, 1.0 / 120, 1.0 / 24, 1.0 / 6, 0.5);
-  const double small = croq_mad(p, x * x, x), large = croq_wide_exp(x) - 1.0;
+  const double small = x * croq_mad(p, x, 1.0), large = croq_wide_exp(x) - 1.0;  // keeps the sign of zero
   return (float)(__builtin_fabs(x) < 0.5 ? small : large);
 }
 
@@ -141,10 +141,9 @@ CROQ_INLINE float croq_tanh(float x) {
   const float size = __builtin_fabsf(x), z = x * x;
   const float p = croq_horner(z, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
       -3.33332819422e-1f);
-  const float small = croq_mad(p * z, x, x);
+  const float small = croq_mad(p * z, size, size);
   const float large = 1.0f - 2.0f / (croq_exp(size + size) + 1.0f);
-  const float signed_large = __builtin_copysignf(large, x);
-  return size < 0.625f ? small : signed_large;
+  return __builtin_copysignf(size < 0.625f ? small : large, x);
 }
 
 // ----------------------------------------------------------------------------------------------------------- power

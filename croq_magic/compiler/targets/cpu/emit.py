@@ -7,6 +7,7 @@ the address of the result (an array of zeros, or room for a scalar).
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
@@ -22,6 +23,8 @@ from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, ctype, is_narrow
 from croq_magic.compiler.visit import walk
+
+_PRINTF = re.compile(r"\bprintf\s*\(")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,14 +49,17 @@ def emit_module(
 
     Raises `emit_cxx.Unsupported` for a construct this target cannot express.
     """
-    state = ModuleState()
+    spliced = [node for function in functions for node in walk(function.body) if isinstance(node, ir.CxxText)]
+    state = ModuleState(prints=any(map(_PRINTF.search, [*(s.text for s in verbatim), *(s.text for s in spliced)])))
     out = Writer()
+    if state.prints:
+        out.line("#define CROQ_PRINTS")
     out.line('#include "croq_cpu.h"')
     if any(isinstance(node, (ir.Fibers, ir.Event)) for function in functions for node in walk(function.body)):
         out.line('#include "croq_fiber.h"')
     if any(isinstance(node, ir.Builtin) for function in functions for node in walk(function.body)):
         out.line('#include "croq_math.h"')
-    if verbatim:
+    if verbatim or state.prints:
         out.line('#include "croq_device.h"')
     if separate:
         out.line("using namespace choreo;")
@@ -62,7 +68,7 @@ def emit_module(
         out.verbatim(" " * (piece.column - 1) + piece.text)  # columns stay those of the cell
     if verbatim:
         out.verbatim('#line 1 "generated"')
-        if not any(isinstance(node, ir.CxxText) for function in functions for node in walk(function.body)):
+        if not spliced:
             for name in macros(tuple(verbatim)):  # a macro must not rewrite generated text
                 out.line(f"#undef {name}")
     out.line('extern "C" CROQ_EXPORT void croq_attach(const croq_runtime* table) { croq_rt = table; }')
@@ -135,6 +141,8 @@ class HostFunction(Statements):
         for dim in self.function.dims:
             head.append(f"const {INDEX} {self.names.of(dim)} = words[{next(words)}];")
         self.result_word = f"words[{len(self.function.params) + len(self.function.dims)}]"
+        if self.state.prints:
+            head.append("croq_printing = lane;")
         for line in head:
             self.line(line)
         self.body(self.function.body)
@@ -194,7 +202,9 @@ class HostFunction(Statements):
             fields = ", ".join(kernel.frame_values)
             self.line(f"const {kernel.frame_type} captured = {{{fields}}};")
             blocks = self.expressions.index(integers.product(kernel.extents))
-            flags = "CROQ_SERIAL" if kernel.serial else "0"
+            # The text of a call belongs to one thread, so what may print runs there.
+            foreign = self.state.prints and any(isinstance(n, (ir.Call, ir.CxxText)) for n in walk(s.kernel))
+            flags = "CROQ_SERIAL" if kernel.serial or foreign else "0"
             call = (
                 f"croq_rt->launch(lane, &{site}, {kernel.symbol}, &captured, {blocks}, {kernel.scratch_bytes}, {flags})"
             )

@@ -17,10 +17,11 @@ from croq_magic.compiler.types import DType
 
 @dataclasses.dataclass
 class ModuleState:
-    """What all functions of a module share: the table of checks and the vector types in use."""
+    """What all functions of a module share."""
 
     checks: list[CheckSite] = dataclasses.field(default_factory=list)
     vectors: set[tuple[DType, int]] = dataclasses.field(default_factory=set)  # vector types: element type and lanes
+    prints: bool = False  # C++ text of the cell calls `printf`
 
 
 class Guards(Writer):

@@ -123,10 +123,10 @@ def _write_atomically(path: Path, text: str) -> None:
 def flags(compiler: Compiler, native: bool = True) -> tuple[str, ...]:
     """Compile flags of a module, or (not `native`) of the runtime, which is built once and must be built quickly.
 
-    Contraction is off so that all targets round alike; integers wrap; math functions set no errno. Warnings about
-    generated code help nobody; errors are mapped to the cell.
+    Contraction is off so that all targets round alike; integers wrap; math functions set no errno. `printf` is
+    ours and must not become `puts`. Warnings about generated code help nobody; errors are mapped to the cell.
     """
-    common = ("-std=c++17", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv")
+    common = ("-std=c++17", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv", "-fno-builtin-printf")
     if not native:
         own: tuple[str, ...] = ("-O1", "-fno-exceptions", "-fno-rtti")
     else:
