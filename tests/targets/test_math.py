@@ -186,3 +186,35 @@ def test_reductions_and_integers() -> None:
     assert program.peak(x) == np.nanmax(x)
     n = np.arange(-20, 20, dtype=np.int32)
     np.testing.assert_array_equal(program.clamp(n), np.clip(n, -3, 7))
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_running_extremes_take_any_order(dtype: str) -> None:
+    """A loop that only finds a maximum or minimum keeps many partial results; none may be lost, and NaN loses."""
+    text = f"""
+    __co__ void f({dtype} [R, C] x, {dtype} [R, 3]& y, int n) {{
+      parallel r by R : block {{
+        {dtype} high = x.at(r, 0);
+        foreach i in [C] {{ high = __max(high, x.at(r, i) * 2.0f); }}
+        {dtype} low = 1000.0f;
+        foreach i in [C - 2] {{ low = __min(x.at(r, i + 2), low); }}
+        {dtype} first = -1.0f;
+        foreach i in [n] {{ first = __max(first, x.at(r, i)); }}
+        y.at(r, 0) = high;
+        y.at(r, 1) = low;
+        y.at(r, 2) = first;
+      }}
+    }}
+    """
+    program = croq.compile(text)
+    kind = KINDS[dtype]
+    for columns in (3, 31, 64, 65, 500):
+        x = np.random.default_rng(columns).normal(size=(7, columns)).astype(kind)
+        x[1, ::2], x[2], x[3, -1], x[4, 0] = np.nan, np.nan, 1e9, np.nan
+        y = np.zeros((7, 3), kind)
+        program.f(x, y, columns // 2)
+        high = np.fmax(x[:, 0], np.fmax.reduce(x * kind(2), axis=1))
+        low = np.fmin(np.fmin.reduce(x[:, 2:], axis=1), kind(1000))
+        first = np.fmax(np.fmax.reduce(x[:, : columns // 2], axis=1), kind(-1))
+        np.testing.assert_array_equal(y, np.stack([high, low, first], axis=1))
+    assert "croq_running_max" in program.source() and "croq_running_min" in program.source()

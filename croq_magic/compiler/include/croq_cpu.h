@@ -166,6 +166,25 @@ CROQ_INLINE float croq_fmin(float a, float b) { return a != a ? b : (b != b ? a 
 CROQ_INLINE double croq_fmax(double a, double b) { return a != a ? b : (b != b ? a : (a < b ? b : a)); }
 CROQ_INLINE double croq_fmin(double a, double b) { return a != a ? b : (b != b ? a : (b < a ? b : a)); }
 
+// The maximum or minimum of `result` and value(begin) .. value(end - 1), in many parts at once.
+#define CROQ_RUNNING(name, better)                                                          \
+  template <typename T, typename Value>                                                     \
+  CROQ_INLINE T croq_running_##name(T result, int64_t begin, int64_t end, Value value) {    \
+    constexpr int count = 256 / (int)sizeof(T);                                             \
+    if (end - begin >= count) {                                                             \
+      T parts[count];                                                                       \
+      for (int i = 0; i < count; ++i) parts[i] = value(begin + i);                          \
+      for (begin += count; end - begin >= count; begin += count)                            \
+        for (int i = 0; i < count; ++i) parts[i] = better(parts[i], value(begin + i));      \
+      for (int i = 0; i < count; ++i) result = better(result, parts[i]);                    \
+    }                                                                                       \
+    for (; begin < end; ++begin) result = better(result, value(begin));                     \
+    return result;                                                                          \
+  }
+CROQ_RUNNING(max, croq_fmax)
+CROQ_RUNNING(min, croq_fmin)
+#undef CROQ_RUNNING
+
 // Division rounds towards zero; a zero divisor gives 0, and the most negative value over -1 wraps, instead of a trap.
 template <typename T>
 CROQ_INLINE T croq_div(T a, T b) {

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.cpu import cost
+from croq_magic.compiler.targets.cpu.extremes import Extreme, extreme
 from croq_magic.compiler.targets.cpu.guards import Guards, ModuleState
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names
 from croq_magic.compiler.visit import walk
@@ -49,6 +50,9 @@ class Loops(Guards):
 
     def loop(self, s: ir.For) -> None:
         self.define(s.var)
+        if (found := extreme(s)) is not None:
+            self._find(s, found)
+            return
         breaks = any(isinstance(node, ir.Break) for node in nested(s.body))
         pragma = self._pragma(s, cost.trips(s))
         stop = self._bound(s.stop, self.names.of(s.var))
@@ -56,6 +60,17 @@ class Loops(Guards):
         count = _Counted(s.var, s.start, stop, s.step, cost.trips(s), cost.body_cost(s.body), pragma, breaks)
         self._counted(count, lambda: self.body(s.body), polled=s.kind is not ir.LoopKind.UNROLL)
         self.instance.pop()
+
+    def _find(self, s: ir.For, found: Extreme) -> None:
+        """A maximum or minimum, with a look at the stop flag between strips."""
+        name, result = self.names.of(s.var), self.names.of(found.var)
+        first, end = (self.names.fresh(f"{name}_{word}") for word in ("strip", "stop"))
+        start, stop = self.expressions.index(s.start), self._bound(s.stop, name)
+        with self.block(f"for ({INDEX} {first} = {start}; {first} < {stop}; {first} += {UNPOLLED})"):
+            self.line(f"if (croq_stop(lane)) {self.leave}")
+            self.line(f"const {INDEX} {end} = croq_min<{INDEX}>({stop}, {first} + {UNPOLLED});")
+            value = f"[&]({INDEX} {name}) {{ return {self.expressions.value(found.value)}; }}"
+            self.line(f"{result} = croq_running_{found.name[2:]}({result}, {first}, {end}, {value});")
 
     def _counted(self, c: _Counted, body: Callable[[], None], polled: bool = True) -> None:
         """A loop that looks at the stop flag if it may run for more than about a millisecond."""
