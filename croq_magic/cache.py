@@ -33,7 +33,7 @@ _ABANDONED_SECONDS = 3600.0
 _EVICT_EVERY = 8  # measuring the whole folder at every store would cost more than some builds
 _LOCK = threading.Lock()
 _directories: dict[tuple[str | None, ...], Path] = {}
-_misses: MutableSequence[Miss] = []
+_misses: MutableSequence[_Looked] = []
 _stores = 0
 
 
@@ -192,7 +192,7 @@ def store(parts: Mapping[str, str], files: Mapping[str, bytes | Path], label: st
     global _stores
     _stores += 1
     if _stores % _EVICT_EVERY == 1:
-        _evict(entry.path)
+        threading.Thread(target=_evict, args=(entry.path,), name="croq-evict", daemon=True).start()
     return entry
 
 
@@ -204,9 +204,7 @@ def _write(folder: Path, key: str, parts: Mapping[str, str], files: Mapping[str,
             data = content.read_bytes() if isinstance(content, Path) else content
             (partial / name).write_bytes(data)
             sums[name] = (len(data), _checksum(data))
-        # Long texts are kept as hashes: enough to tell that one changed.
-        short = {n: v if len(v) <= 400 else "blake2b:" + _checksum(v.encode()) for n, v in parts.items()}
-        manifest = {"label": label, "parts": {**short, "package": __version__}, "files": sums}
+        manifest = {"label": label, "parts": _short(parts), "files": sums}
         (partial / _MANIFEST).write_bytes(json.dumps(manifest).encode())
         target = folder / key
         for _ in range(3):
@@ -250,31 +248,63 @@ def _evict(keep: Path) -> None:
                 shutil.rmtree(leftover, ignore_errors=True)
         except OSError:
             continue
-    entries = _scan()
-    total, limit = sum(entry.size for entry in entries), _limit()
-    for entry in sorted(entries, key=lambda e: e.used):
+    found = [(path, *_use(path)) for path in _folders()]
+    total, limit = sum(size for _, size, _ in found), _limit()
+    for path, size, _ in sorted(found, key=lambda item: item[2]):
         if total <= limit:
             return
-        if entry.path != keep:
-            _remove(entry.path)
-            total -= entry.size
+        if path != keep:
+            _remove(path)
+            total -= size
+
+
+def _folders() -> Sequence[Path]:
+    """The folders of all entries."""
+    try:
+        return [Path(item.path) for item in os.scandir(directory()) if not item.name.startswith(".")]
+    except OSError:
+        return []
+
+
+def _use(path: Path) -> tuple[int, float]:
+    """Bytes of an entry and its last use, without reading it."""
+    try:
+        return sum(item.stat().st_size for item in os.scandir(path)), path.stat().st_mtime
+    except OSError:
+        return 0, 0.0
+
+
+class _Looked(NamedTuple):
+    """A lookup that failed. Why is found out when somebody asks: comparing all entries takes longer than a build."""
+
+    key: str
+    label: str
+    parts: Mapping[str, str]
+    corrupt: bool
+
+    def miss(self) -> Miss:
+        reason = "the stored entry was damaged" if self.corrupt else _difference(self.key, self.label, self.parts)
+        return Miss(self.key, self.label, reason)
+
+
+def _short(parts: Mapping[str, str]) -> dict[str, str]:
+    """Parts as entries keep them: long texts as hashes, enough to tell that one changed."""
+    short = {name: v if len(v) <= 400 else "blake2b:" + _checksum(v.encode()) for name, v in parts.items()}
+    return {**short, "package": __version__}
 
 
 def _remember_miss(key: str, label: str, parts: Mapping[str, str], corrupt: bool) -> None:
-    reason = "the stored entry was damaged" if corrupt else _difference(label, parts)
     with _LOCK:
-        _misses.append(Miss(key, label, reason))
+        _misses.append(_Looked(key, label, _short(parts), corrupt))
         del _misses[:-100]
 
 
-def _difference(label: str, parts: Mapping[str, str]) -> str:
-    """What sets these parts apart from the entry most like them."""
-    wanted = {**parts, "package": __version__}
-    wanted = {n: v if len(v) <= 400 else "blake2b:" + _checksum(v.encode()) for n, v in wanted.items()}
+def _difference(key: str, label: str, wanted: Mapping[str, str]) -> str:
+    """What sets these parts apart from the entry most like them; the entry built since then does not count."""
     best: Sequence[str] | None = None
     old: Mapping[str, str] = {}
     for entry in _scan():
-        if entry.label != label or set(entry.parts) != set(wanted):
+        if entry.key == key or entry.label != label or set(entry.parts) != set(wanted):
             continue
         changed = [name for name in wanted if entry.parts[name] != wanted[name]]
         if best is None or len(changed) < len(best):
@@ -298,15 +328,7 @@ def _difference(label: str, parts: Mapping[str, str]) -> str:
 
 
 def _scan() -> tuple[Entry, ...]:
-    entries = []
-    try:
-        names = [item.path for item in os.scandir(directory()) if not item.name.startswith(".")]
-    except OSError:
-        return ()
-    for name in names:
-        entry = _load(Path(name), verify=False)
-        if entry is not None:
-            entries.append(entry)
+    entries = [entry for path in _folders() if (entry := _load(path, verify=False)) is not None]
     return tuple(sorted(entries, key=lambda e: -e.used))
 
 
@@ -318,7 +340,8 @@ def list() -> Sequence[Entry]:
 def misses() -> Sequence[Miss]:
     """The lookups of this process that had to build, oldest first (the last 100)."""
     with _LOCK:
-        return tuple(_misses)
+        looked = tuple(_misses)
+    return tuple(each.miss() for each in looked)
 
 
 def explain(what: Any = None) -> str:
@@ -328,8 +351,11 @@ def explain(what: Any = None) -> str:
     `cache_key` attribute (a program), or None for the last miss of this process.
     """
     wanted = getattr(what, "cache_key", what)
-    for miss in reversed(misses()):
-        if wanted is None or miss.label == wanted or (isinstance(wanted, str) and miss.key.startswith(wanted)):
+    with _LOCK:
+        looked = tuple(_misses)
+    for each in reversed(looked):
+        if wanted is None or each.label == wanted or (isinstance(wanted, str) and each.key.startswith(wanted)):
+            miss = each.miss()
             return f"{miss.label or miss.key[:12]}: {miss.reason}"
     if wanted is None:
         return "nothing had to be compiled in this process"

@@ -248,6 +248,8 @@ _TABLE = {
     """,
     # Findings that the language reference has no code for.
     "Additions": """
+        SYN18 W Misspelt marker
+        SYN19 E Nested too deeply
         TYP22 E Division by zero
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, store, syntax, syntax_text
+from croq_magic.compiler import describe, misspelt, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
@@ -79,6 +79,7 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     """All stages that need no target but its limits. Findings are in the report; nothing is raised."""
     report = Report()
     unit = split(source, report)
+    misspelt.check(unit, report)
     preprocessed = preprocess(unit, defines, report, limits)
     macros_failed = report.has_errors
     parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
@@ -93,9 +94,18 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
                 "UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span
             )
             continue
-        function = check_function(tree, report, limits, names)
-        if function is not None:
-            functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
+        try:
+            with recursion.deep():
+                function = check_function(tree, report, limits, names)
+                if function is not None:
+                    functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
+        except RecursionError:
+            report.error(
+                "SYN19",
+                f"`{name}` is nested too deeply to be compiled",
+                tree.name.span,
+                hint="name intermediate results",
+            )
     return FrontEnd(unit, tuple(trees), functions, report, "".join(names.printed))
 
 
@@ -227,9 +237,10 @@ class CompiledFunction:
         return module
 
     def _build(self, dims: Mapping[str, int] | None) -> targets.Module:
-        function = self.function if not dims else self._specialised(dims)
-        lowered = self.lowered if function is self.function else self._lower(function)
-        source = self.unit.chosen.emit(self.unit.regions, [lowered])
+        with recursion.deep():
+            function = self.function if not dims else self._specialised(dims)
+            lowered = self.lowered if function is self.function else self._lower(function)
+            source = self.unit.chosen.emit(self.unit.regions, [lowered])
         return self.unit.chosen.build(source, lowered)
 
     def _specialised(self, dims: Mapping[str, int]) -> Function:

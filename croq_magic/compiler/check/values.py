@@ -217,19 +217,31 @@ def constant(number: int) -> Scalar:
     return Scalar(integers.constant(number), S32)
 
 
+_LARGEST = 256  # nodes of an expression that is still reasoned about
+
+
 def is_index(e: ir.Expr) -> bool:
-    """Whether an expression is integer arithmetic over immutable integers, so that it can be reasoned about."""
-    if isinstance(e, ir.Const):
-        return isinstance(e.value, int) and not isinstance(e.value, bool)
-    if isinstance(e, ir.Var):
-        return e.dtype.is_integer and e.role is not ir.Role.MUTABLE
-    if isinstance(e, ir.Unary):
-        return e.op == "-" and is_index(e.operand)
-    if isinstance(e, ir.Binary):
-        return e.op in ("+", "-", "*", "/", "%") and is_index(e.left) and is_index(e.right)
-    if isinstance(e, ir.Builtin):
-        return e.name in ("__max", "__min") and all(map(is_index, e.args))
-    return False
+    """Whether an expression is integer arithmetic over immutable integers, small enough to be reasoned about."""
+    stack = [e]
+    for _ in range(_LARGEST):
+        if not stack:
+            return True
+        node = stack.pop()
+        if isinstance(node, ir.Const):
+            if not isinstance(node.value, int) or isinstance(node.value, bool):
+                return False
+        elif isinstance(node, ir.Var):
+            if not node.dtype.is_integer or node.role is ir.Role.MUTABLE:
+                return False
+        elif isinstance(node, ir.Unary) and node.op == "-":
+            stack.append(node.operand)
+        elif isinstance(node, ir.Binary) and node.op in ("+", "-", "*", "/", "%"):
+            stack += (node.left, node.right)
+        elif isinstance(node, ir.Builtin) and node.name in ("__max", "__min"):
+            stack += node.args
+        else:
+            return False
+    return not stack
 
 
 def is_entry(e: ir.Expr) -> bool:

@@ -39,11 +39,13 @@ def with_bodies(statement: ir.Stmt, change: Callable[[ir.Body], ir.Body]) -> ir.
 def nested(body: ir.Body) -> Iterator[ir.Stmt]:
     """Statements of one instance: those of `body` and of its loops and conditions, parents first. An inner region is
     given as a whole, not entered."""
-    for statement in body:
+    stack = list(reversed(body))
+    while stack:
+        statement = stack.pop()
         yield statement
         if not isinstance(statement, ir.Region):
-            for inner in bodies(statement):
-                yield from nested(inner)
+            for inner in reversed(bodies(statement)):
+                stack.extend(reversed(inner))
 
 
 def inner_regions(body: ir.Body) -> list[ir.Region]:
