@@ -543,7 +543,7 @@ class RegionAttributes(Node):
     device: str = ""
 
 
-@identity_node
+@value_node
 class Fibers(Node):
     """Why the instances of a region need stacks of their own. Each stands for `threads` threads of the machine and for
     `units` instances of the finest region that the program wrote inside."""

@@ -15,20 +15,21 @@ struct croq_queue {
 };
 
 struct croq_fiber {
-  void* stack;           // its stack pointer while it does not run
+  void* stack;            // its stack pointer while it does not run
   croq_lane* lane;
   croq_crew* crew;
-  croq_fiber* parent;    // the fiber that started its region
-  croq_fiber* sibling;   // the next instance of that region
-  croq_fiber* children;  // the instances of the region that it has started and waits for
-  croq_fiber* next;      // behind it in the queue it stands in
-  int64_t index, number;  // among the instances that its parent started, and among all of its region in the block
-  int32_t units;         // how many instances of the program it stands for
-  int32_t pending;       // children that have not ended
-  int32_t state;         // CROQ_READY, ...
-  int32_t turn;          // what its wait ends with: CROQ_GO, CROQ_LEAVE or CROQ_LEAD
-  int32_t site;          // the check that describes what it waits for, and which part of it
+  croq_fiber* next;       // behind it in the queue it stands in
+  int32_t state;          // CROQ_READY, ...
+  int32_t turn;           // what its wait ends with: CROQ_GO, CROQ_LEAVE or CROQ_LEAD
+  int32_t site;           // the check that describes what it waits for, and which part of it
+  int32_t pending;        // children that have not ended
   int64_t slot, generation;
+  // What a wait does not touch lies in another line of the cache.
+  int64_t index, number;  // among the instances that its parent started, and among all of its region in the block
+  croq_fiber* parent;     // the fiber that started its region
+  croq_fiber* sibling;    // the next instance of that region
+  croq_fiber* children;   // the instances of the region that it has started and waits for
+  int32_t units;          // how many instances of the program it stands for
 };
 enum { CROQ_READY = 0, CROQ_WAITING = 1, CROQ_JOINING = 2, CROQ_ENDED = 3 };
 enum { CROQ_GO = 0, CROQ_LEAVE = 1, CROQ_LEAD = 2 };

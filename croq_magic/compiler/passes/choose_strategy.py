@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.joins import fragment_owner, is_collective
+from croq_magic.compiler.passes.joins import fragment_owner, has_events, is_collective
 from croq_magic.compiler.passes.map_limits import threads_of_unit
 from croq_magic.compiler.passes.structure import bodies, inner_regions, instances, map_kernels, map_regions
 from croq_magic.compiler.visit import walk
@@ -51,7 +51,7 @@ class ChooseStrategy:
             _refuse_in_grid(root)
             body = root.body
         else:
-            body = map_regions(root.body, self._region)
+            body = _with_one_granularity(map_regions(root.body, self._region))
         return root if body is root.body else dataclasses.replace(root, body=body)
 
     def _region(self, region: ir.Region, strict: bool = False) -> ir.Region:
@@ -68,6 +68,26 @@ class ChooseStrategy:
             return region
         fibers = ir.Fibers(reason, threads_of_unit(region) or 1, _units(body)) if reason else None
         return dataclasses.replace(region, body=body, fibers=fibers)
+
+
+def _with_one_granularity(body: ir.Body) -> ir.Body:
+    """Regions with events all by their finest fibers: a thread counts the generations of an event from one region to
+    the next, so in both it must be the same fiber."""
+    found = [r for r in inner_regions(body) if r.fibers is not None and has_events(r)]
+    if len({_depth(region) for region in found}) < 2:
+        return body
+    return map_regions(body, lambda region: _by_instance(region) if any(region is r for r in found) else region)
+
+
+def _depth(region: ir.Region) -> int:
+    """Levels of fibers from a region down."""
+    return max((_depth(r) for r in inner_regions(region.body) if r.fibers is not None), default=0) + 1
+
+
+def _by_instance(region: ir.Region) -> ir.Region:
+    body = map_regions(region.body, _by_instance)
+    reason = region.fibers.reason if region.fibers is not None else "as other regions with events"
+    return dataclasses.replace(region, body=body, fibers=ir.Fibers(reason, threads_of_unit(region) or 1, _units(body)))
 
 
 def _units(body: ir.Body) -> int:

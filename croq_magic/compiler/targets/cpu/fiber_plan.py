@@ -44,6 +44,11 @@ class Layer:
         return found or ir.Fibers("", (1 << 31) - 1)
 
     @property
+    def place(self) -> tuple[object, ...]:
+        """What two regions have in common whose fibers are the same threads of the block."""
+        return tuple((region.level, region.extents) for region in self.chain)
+
+    @property
     def root(self) -> Layer:
         """The layer that the block itself starts."""
         return self if self.parent is None or self.parent.region is None else self.parent.root
@@ -86,6 +91,11 @@ class EventPlan:
     waits: dict[Layer, list[Role]] = dataclasses.field(default_factory=dict)
 
     @property
+    def places(self) -> list[Layer]:
+        """One layer for each place where fibers wait: a thread counts generations from region to region."""
+        return list({layer.place: layer for layer in reversed(self.waits)}.values())[::-1]
+
+    @property
     def each(self) -> int:
         """Slots of one event."""
         total = 1
@@ -116,6 +126,8 @@ class FiberPlan:
 
     def narrowed(self, where: Where, condition: ir.Expr, mask: bool) -> Where:
         """What holds inside a condition."""
+        if isinstance(condition, ir.Binary) and condition.op == "&&":
+            return self.narrowed(self.narrowed(where, condition.left, mask), condition.right, mask)
         written = self.written(condition)
         nodes = list(walk(written))
         names = {n.name for n in nodes if isinstance(n, ir.Var)}

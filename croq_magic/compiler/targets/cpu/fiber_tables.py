@@ -33,7 +33,7 @@ class FiberTables:
             for role in found.triggers:
                 if not event.parties and role not in self.counts:
                     self.counts[role] = names.fresh("parties")
-            for layer in found.waits:
+            for layer in found.places:
                 self.members[event, layer] = names.fresh(f"{event.name}_waits")
         self.named = names.fresh("named_barriers") if plan.named_barriers else ""
 
@@ -64,7 +64,7 @@ class FiberTables:
         out.line(f"croq_slot {tables[0]}[{slots}];")
         watches: list[str] = []
         turns: list[str] = []
-        for layer in found.waits:
+        for layer in found.places:
             count = self._count(out, layer)
             per_unit = self._constant(out, self.plan.event_unit(found, layer))
             passed = out.names.fresh(f"{name}_passed")
@@ -128,7 +128,11 @@ class FiberTables:
     def _count_members(self, out: Statements, layer: Layer) -> None:
         meetings = [(role, name) for role, name in self.meetings.items() if role.layer is layer]
         counts = [(role, name) for role, name in self.counts.items() if role.layer is layer]
-        members = [(event, name) for (event, found), name in self.members.items() if found is layer]
+        members = [
+            (event, name)
+            for (event, found), name in self.members.items()
+            if found.place == layer.place and layer in self.plan.events[event].waits
+        ]
         if not meetings and not counts and not members:
             return
         for role, name in meetings:
@@ -146,7 +150,7 @@ class FiberTables:
             for event, name in members:
                 roles = self.plan.events[event].waits[layer]
                 either = " || ".join(f"({holds(out, role.conditions)})" for role in roles) or "false"
-                out.line(f"{name}[{number}] = {either};")
+                out.line(f"{name}[{number}] |= {either};")
 
     def _unit(self, out: Statements, number: str, role: Role) -> str:
         if integers.equal(role.per_unit, role.layer.count):
@@ -165,7 +169,7 @@ class FiberTables:
         return self.plan.events[event].triggers.index(role)
 
     def watch(self, event: ir.Event, layer: Layer) -> int:
-        return list(self.plan.events[event].waits).index(layer)
+        return [found.place for found in self.plan.events[event].places].index(layer.place)
 
 
 def decode(out: Statements, linear: str, axes: list[tuple[ir.Var, ir.Expr]]) -> None:
