@@ -115,6 +115,7 @@ class Checker:
         self.namespaces = list(unit.namespaces)
         self.unbounded: set[ir.Expr] = set()  # extents written `??`
         self.inlined: list[str] = []  # device functions in tileflow syntax around the current statement
+        self.clipped = False  # elements outside the base buffer are left out where the current view is used
         self.fragments: list[FragmentValue] = []
         self.settled: dict[tuple[int, str], FragmentValue] = {}  # what an earlier check found out about fragments
         self.unsettled: set[tuple[int, str]] = set()  # fragments whose shape was needed before it was known
@@ -260,6 +261,15 @@ class Checker:
 
     def emit(self, statement: ir.Stmt) -> None:
         self.body.append(statement)
+
+    @contextlib.contextmanager
+    def clipping(self, clipped: bool) -> Iterator[None]:
+        """Views evaluated inside may be larger than their parents."""
+        before, self.clipped = self.clipped, self.clipped or clipped
+        try:
+            yield
+        finally:
+            self.clipped = before
 
     @contextlib.contextmanager
     def collect(self) -> Iterator[list[ir.Stmt]]:

@@ -351,7 +351,8 @@ def scale(c: Checker, s: syntax.MmaScale) -> None:
 
 def store(c: Checker, s: syntax.MmaStore) -> None:
     value, ref = reference(c, s.source, "what `mma.store` writes")
-    view = _view(c, s.destination)
+    with c.clipping(bool(s.mask)):
+        view = _view(c, s.destination)
     shape = _shape(c, value, s.source.span.text, s.span)
     mark_written(c, view, s.span)
     shape = shape[::-1] if s.transpose else shape

@@ -22,7 +22,8 @@ _SWIZZLES = (32, 64, 128)
 
 def dma(c: Checker, s: syntax.Dma) -> None:
     """One transfer; binds its future if it is named."""
-    source = _operand(c, s.source)
+    with c.clipping(s.engine == "tma" or s.modifier("zfill") is not None):
+        source = _operand(c, s.source)
     for modifier in s.modifiers:
         if modifier.name == "zfill":
             source = dataclasses.replace(source, zfill=True)
@@ -174,7 +175,8 @@ def _result_extents(
 
 def _destination(c: Checker, s: syntax.Dma, source: ir.View, extents: tuple[ir.Expr, ...]) -> ir.View:
     if not isinstance(s.destination, syntax.StorageWord):
-        view = _operand(c, s.destination)
+        with c.clipping(s.engine == "tma"):
+            view = _operand(c, s.destination)
         if view.zfill:
             c.fail("DMA04", "`.zfill` belongs to the source of a copy", s.destination.span)
         return view

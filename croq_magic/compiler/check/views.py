@@ -37,11 +37,13 @@ def view(c: Checker, e: syntax.View) -> SpanValue:
     if not isinstance(value, SpanValue):
         c.fail("TYP10", f"`{text}` is {value.describe()}; a span is needed here", e.base.span)
     current, previous = value.view, None
-    for op in e.ops:
-        if isinstance(op, syntax.Squeeze) and not isinstance(previous, (syntax.Subspan, syntax.Window, syntax.SpanAs)):
-            c.fail("VEW10", "`.sqz` must follow `.subspan`, `.view` or `.span_as`", op.span)
-        current = _apply(op, c, current, text)
-        previous = op
+    with c.clipping(any(isinstance(op, syntax.ZeroFill) for op in e.ops)):
+        for op in e.ops:
+            follows_tile = isinstance(previous, (syntax.Subspan, syntax.Window, syntax.SpanAs))
+            if isinstance(op, syntax.Squeeze) and not follows_tile:
+                c.fail("VEW10", "`.sqz` must follow `.subspan`, `.view` or `.span_as`", op.span)
+            current = _apply(op, c, current, text)
+            previous = op
     return SpanValue(dataclasses.replace(current, span=e.span), value.depth, value.chain or bool(e.ops))
 
 
@@ -189,6 +191,8 @@ def _tile_extents(
 
 
 def _fits(c: Checker, extents: tuple[ir.Expr, ...], parent: ir.View, op: syntax.ViewOp, code: str) -> None:
+    if c.clipped:
+        return  # a tile may stick out, so it may be larger than the whole
     for dimension, (extent, total) in enumerate(zip(extents, parent.extents, strict=True)):
         message = f"tile extent {show(extent)} exceeds {show(total)} in dimension {dimension}"
         c.require(ir.Binary("<=", extent, total, BOOL), code, message, op.span, values=(extent, total))
