@@ -24,6 +24,7 @@ from croq_magic.compiler.limits import CPU
 from croq_magic.compiler.source import Source
 
 COMPILED = int(os.environ.get("CROQ_MUTANTS", "2000"))
+
 RUN = int(os.environ.get("CROQ_MUTANT_RUNS", "60"))
 LIMIT = 2.0  # seconds of processor time
 
@@ -66,7 +67,7 @@ def test_programs_without_changes_are_accepted() -> None:
 
 
 @seed(0)
-@settings(max_examples=COMPILED, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=COMPILED * 5 // 4, deadline=None, database=None, suppress_health_check=list(HealthCheck))
 @given(st.data())
 def test_mutants_are_judged(data: st.DataObject) -> None:
     judge(mutant(lambda count: data.draw(st.integers(0, count - 1))))

@@ -92,18 +92,22 @@ void flush_text(croq_call* call) {  // needs the interpreter lock
   if (failed) stop_call(call, CROQ_INTERRUPTED);
 }
 
+// Whether this is the thread in which Python handles signals.
+bool is_main_thread() { return python.check_signals && pthread_equal(pthread_self(), python.main_thread); }
+
 // The calling thread's look at signals; everyone else only learns whether to stop.
 void look_up(croq_call* call) {
   int64_t time = now();
   if (time - call->last_signals < kPollNanoseconds / 2) return;
   call->last_signals = time;
-  if (!python.check_signals || !pthread_equal(pthread_self(), python.main_thread)) {
+  if (!is_main_thread()) {
     give_up_lock(call);
     return;
   }
   take_lock(call);
-  flush_text(call);
+  // Before the text: an exception raised by a signal while Python writes for us would be lost.
   if (python.check_signals() != 0) stop_call(call, CROQ_INTERRUPTED);
+  else flush_text(call);
   give_up_lock(call);
 }
 

@@ -167,7 +167,9 @@ EXPORT int32_t croq_run(croq_entry entry, const int64_t* words, croq_failure* fa
   int32_t code = entry(&call.lane, words);
   take_lock(&call);
   if (call.seat != &standing) store(call.seat->taken, 0);
-  flush_text(&call);
+  if (call.text_size && call.stop != CROQ_INTERRUPTED && is_main_thread() && python.check_signals() != 0)
+    stop_call(&call, CROQ_INTERRUPTED);
+  if (call.stop != CROQ_INTERRUPTED) flush_text(&call);  // an exception that is set allows no more Python
   free(call.text);
   return call.stop ? call.stop : code;
 }

@@ -58,6 +58,7 @@ const int64_t kGuard = 1 << 16;       // more than a page: a function with a lar
 const int64_t kKept = 64ll << 20;     // bytes of large stacks that a thread keeps
 const int64_t kLarge = 1ll << 20;     // smaller stacks are kept in any case: few of their pages are ever touched
 const int64_t kMostAtOnce = 64;       // stacks of one mapping
+const int64_t kMostFibers = 1 << 17;  // of one region: each touches two pages at least
 
 struct Mapping {
   Mapping* next;
@@ -244,6 +245,10 @@ int32_t run_fibers(croq_fiber* parent, croq_instance run, const void* frame, int
   if (!CROQ_FIBERS) stop_call(call, CROQ_ARGUMENT);
   if (crew->leaving || load(call->stop)) return CROQ_LEAVE;
   if (count <= 0) return CROQ_GO;
+  if (!own_stacks || count > kMostFibers || count > most_memory / own_stacks->bytes) {
+    stop_call(call, CROQ_MEMORY);
+    return CROQ_LEAVE;
+  }
   croq_fiber** end = &parent->children;
   for (int64_t i = 0; i < count; ++i) {
     croq_fiber* fiber = take_stack(count - i);

@@ -6,6 +6,7 @@ begins anew where the program declares it (`reset`).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.cpu.statements import Statements
 
 NAMED_BARRIERS = 16
+MOST_FIBERS = 1 << 17  # kMostFibers of croq_schedule.h
+SMALL = 4096  # elements of a table on the stack of a block
 
 
 class FiberTables:
@@ -42,14 +45,15 @@ class FiberTables:
     def declare(self, out: Statements) -> None:
         """Storage at the start of a block."""
         for role, name in self.meetings.items():
-            out.line(f"croq_meeting {name}[{self._units(out, role)}];")
+            _table(out, "croq_meeting", name, self._units(out, role))
         for role, name in self.counts.items():
             units = self._units(out, role)
-            initial = " = {1}" if role.layer.region is None else ""
-            out.line(f"int32_t {name}[{units}]{initial};")
+            _table(out, "int32_t", name, units)
+            if role.layer.region is None:
+                out.line(f"{name}[0] = 1;")
         for (_, layer), name in self.members.items():
             count = self._count(out, layer)
-            out.line(f"uint8_t {name}[{count}];")
+            _table(out, "uint8_t", name, count)
             out.line(f"__builtin_memset({name}, 0, {count});")
         if self.named:
             out.line(f"croq_meeting {self.named}[{NAMED_BARRIERS}] = {{}};")
@@ -60,24 +64,24 @@ class FiberTables:
         event, name = found.event, self.events[found.event]
         tables = [out.names.fresh(f"{name}_{word}") for word in ("slots", "watches", "roles", "event")]
         units = self._constant(out, self.plan.units(found))
-        slots = f"{found.each}" if units == "1" else f"{units} * {found.each}"
-        out.line(f"croq_slot {tables[0]}[{slots}];")
+        slots = (units, str(found.each))
+        _table(out, "croq_slot", tables[0], *slots)
         watches: list[str] = []
         turns: list[str] = []
         for layer in found.places:
             count = self._count(out, layer)
             per_unit = self._constant(out, self.plan.event_unit(found, layer))
             passed = out.names.fresh(f"{name}_passed")
-            out.line(f"uint32_t {passed}[{slots} * {count}];")
+            _table(out, "uint32_t", passed, *slots, count)
             watches.append(f"{{{passed}, {self.members[event, layer]}, {count}, {per_unit}}}")
         for role in found.triggers:
             rounds = out.names.fresh(f"{name}_rounds")
-            out.line(f"croq_rounds {rounds}[{slots}];")
+            _table(out, "croq_rounds", rounds, *slots)
             if event.parties:
                 turns.append(f"{{nullptr, {rounds}, nullptr, 0}}")
                 continue
             count, arrivals = self._count(out, role.layer), out.names.fresh(f"{name}_arrivals")
-            out.line(f"uint32_t {arrivals}[{slots} * {count}];")
+            _table(out, "uint32_t", arrivals, *slots, count)
             turns.append(f"{{{arrivals}, {rounds}, {self.counts[role]}, {count}}}")
         fields = [tables[0]]
         for kind, table, items in (("watch", tables[1], watches), ("turns", tables[2], turns)):
@@ -96,6 +100,9 @@ class FiberTables:
         out.line(f"croq_event* const {name} = &{tables[3]};")
 
     def _count(self, out: Statements, layer: Layer) -> str:
+        number = integers.value(layer.count)
+        if number is not None and number > MOST_FIBERS:
+            raise Unsupported(f"{number} instances that wait for each other; the CPU target runs at most {MOST_FIBERS}")
         return self._constant(out, layer.count)
 
     def _units(self, out: Statements, role: Role) -> str:
@@ -170,6 +177,17 @@ class FiberTables:
 
     def watch(self, event: ir.Event, layer: Layer) -> int:
         return [found.place for found in self.plan.events[event].places].index(layer.place)
+
+
+def _table(out: Statements, kind: str, name: str, *factors: str) -> None:
+    """An array of as many elements as the product of `factors`: on the stack if it is known to be small."""
+    if all(factor.isdigit() for factor in factors) and math.prod(map(int, factors)) <= SMALL:
+        out.line(f"{kind} {name}[{' * '.join(factor for factor in factors if factor != '1') or 1}];")
+        return
+    owner = out.names.fresh(f"{name}_storage")
+    out.line(f"croq_storage {owner}(lane, croq_product({', '.join(factors)}, sizeof({kind})));")
+    out.line(f"{kind}* const {name} = ({kind}*){owner}.data;")
+    out.line(f"if (!{name}) {out.leave}")
 
 
 def decode(out: Statements, linear: str, axes: list[tuple[ir.Var, ir.Expr]]) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 
-from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.choose_strategy import polls
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.targets.cpu import copies, vector
+from croq_magic.compiler.targets.cpu import vector
 from croq_magic.compiler.targets.cpu.fiber_plan import EventPlan, FiberPlan, Where, negated
 from croq_magic.compiler.targets.cpu.fiber_tables import FiberTables, decode, holds
 from croq_magic.compiler.targets.cpu.guards import ModuleState
-from croq_magic.compiler.targets.cpu.statements import Statements, all_slots
+from croq_magic.compiler.targets.cpu.statements import Statements
 from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
 from croq_magic.compiler.targets.cpu.waits import Kind
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
@@ -271,8 +271,7 @@ class FiberFunction(FiberStatements):
         if not is_shared(buffer):
             self._place_buffer(buffer)
         if buffer.zeroed and s.init is None:
-            for slot in all_slots(buffer):
-                copies.fill(self, views.whole(buffer, slot), ir.Const(0, buffer.dtype))
+            self.fill_buffer(buffer, ir.Const(0, buffer.dtype))
 
     def _place_buffer(self, buffer: ir.Buffer) -> None:
         size, name = byte_size(buffer), self.names.of(buffer)

@@ -4,21 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
-from croq_magic.compiler.targets.cpu import copies, cost, vector
+from croq_magic.compiler.targets.cpu import cost, vector
 from croq_magic.compiler.targets.cpu.fiber_plan import FiberPlan, Where
 from croq_magic.compiler.targets.cpu.fibers import FiberStatements
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.loops import has_print
-from croq_magic.compiler.targets.cpu.statements import Statements, all_slots
+from croq_magic.compiler.targets.cpu.statements import Statements
 from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
 from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, ctype
 from croq_magic.compiler.visit import walk
 
 THIN = 4000  # units of work below which a block is a mere loop iteration: rows of blocks become one inner loop
 ROW_WORK = 1 << 18
-STACK_BYTES = 32 * 1024  # larger block or instance storage comes from the thread's scratch memory
+# Larger block or instance storage, and what exceeds this in sum, comes from the thread's scratch memory.
+STACK_BYTES, ALL_STACK_BYTES = 32 * 1024, 512 * 1024
 
 
 class KernelFunction(FiberStatements):
@@ -43,6 +44,7 @@ class KernelFunction(FiberStatements):
         self.axes = [pair for level in pairs for pair in level]
         self.extents = [extent for _, extent in self.axes]
         self.scratch_bytes = 0
+        self._stack_bytes = 0
         self._scratch: dict[int, int] = {}
         self._captured: dict[str, str] = {}  # C++ name -> declaration in the frame
         self.instance = list(host.instance)  # loops of the host part belong to the place of a failure
@@ -170,9 +172,7 @@ class KernelFunction(FiberStatements):
         if not is_shared(s.buffer):
             self._place_buffer(s.buffer)
         if s.buffer.zeroed and s.init is None:
-            zero = ir.Const(0, s.buffer.dtype)
-            for slot in all_slots(s.buffer):
-                copies.fill(self, views.whole(s.buffer, slot), zero)
+            self.fill_buffer(s.buffer, ir.Const(0, s.buffer.dtype))
 
     def _place_buffer(self, buffer: ir.Buffer) -> None:
         """Block and instance storage: an array on the stack, or a part of the thread's scratch memory if large."""
@@ -187,7 +187,8 @@ class KernelFunction(FiberStatements):
             self.unsupported(f"`{buffer.name}`: block storage of symbolic size is", buffer.span)
             return
         alignment = max(64, buffer.alignment)
-        if size <= STACK_BYTES:
+        if size <= STACK_BYTES and self._stack_bytes + size <= ALL_STACK_BYTES:
+            self._stack_bytes += size
             self.line(f"alignas({alignment}) {c} {name}[{max(1, size // buffer.dtype.size)}];")
             return
         offset = self._scratch.get(id(buffer))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,6 +16,8 @@ from croq_magic.compiler.targets.cpu.vector import VectorLoop
 from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, compute_type, ctype, cxx_string
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL, S32
+
+FEW_SLOTS = 8
 
 
 class Statements(Loops):
@@ -53,8 +57,22 @@ class Statements(Loops):
         self.declare_storage(s)
         if s.init is not None:
             value = s.init if s.init.dtype is s.buffer.dtype else ir.Cast(s.init, s.buffer.dtype)
-            for slot in all_slots(s.buffer):
-                copies.fill(self, views.whole(s.buffer, slot), value)
+            self.fill_buffer(s.buffer, value)
+
+    def fill_buffer(self, buffer: ir.Buffer, value: ir.Expr) -> None:
+        """All elements of all slots: slot by slot, in a loop when there are many."""
+        if math.prod(buffer.slots) <= FEW_SLOTS:
+            for slot in itertools.product(*map(range, buffer.slots)):
+                copies.fill(self, views.whole(buffer, tuple(map(integers.constant, slot))), value)
+            return
+        names = [self.names.fresh("slot") for _ in buffer.slots]
+        slots = [ir.Var(name, S32, ir.Role.LOOP) for name in names]
+        for name, var in zip(names, slots, strict=True):
+            self.names.adopt(var, name)
+            self.define(var)
+        ends = zip(names, buffer.slots, strict=True)
+        with self.nest([f"for ({INDEX} {name} = 0; {name} < {end}; ++{name})" for name, end in ends]):
+            copies.fill(self, views.whole(buffer, tuple(slots)), value)
 
     def let(self, s: ir.Let) -> None:
         self.define(s.var)
@@ -278,14 +296,6 @@ class Statements(Loops):
         clobbers = ", ".join(f'"{c}"' for c in s.clobbers)
         template = cxx_string(s.template.encode())
         self.line(f'__asm__ volatile("{template}" : {operands(s.outputs)} : {operands(s.inputs)} : {clobbers});')
-
-
-def all_slots(buffer: ir.Buffer) -> list[tuple[ir.Expr, ...]]:
-    """Every subscript of a buffer array; one empty subscript for a single buffer."""
-    slots: list[tuple[ir.Expr, ...]] = [()]
-    for extent in buffer.slots:
-        slots = [(*slot, integers.constant(i)) for slot in slots for i in range(extent)]
-    return slots
 
 
 _HANDLERS: dict[type, Callable[[Statements, Any], None]] = {

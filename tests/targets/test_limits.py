@@ -1,0 +1,74 @@
+"""Programs that ask for much: they run, or say what is too much; none overruns a stack."""
+
+from __future__ import annotations
+
+import signal
+import time
+
+import numpy as np
+import pytest
+
+import croq_magic as croq
+
+X = np.arange(8, dtype=np.int32)
+
+
+def run(body: str) -> np.ndarray:
+    text = f"__co__ s32 [8] f(s32 [8] x) {{ s32 [8] r; {body} return r; }}"
+    return croq.compile(text, target="cpu", checks="all").f(X)
+
+
+def test_many_local_arrays_do_not_overrun_the_stack() -> None:
+    declared = "".join(f"local s32 [8000] t{i} {{{i}}}; t{i}.at(p) += x.at(p);" for i in range(400))
+    total = " + ".join(f"t{i}.at(p)" for i in range(0, 400, 57))
+    result = run(f"parallel b by 1 : block, p by 8 : thread {{ {declared} r.at(p) = {total}; }}")
+    used = range(0, 400, 57)
+    assert result.tolist() == [sum(used) + len(used) * v for v in range(8)]
+
+
+@pytest.mark.parametrize("rows", [2, 64])
+def test_all_buffers_of_an_array_are_filled(rows: int) -> None:
+    result = run(
+        f"parallel b by 1 : block, p by 8 : thread {{ shared s32 [4] t[{rows}][{rows}] {{3}}; mutable s32 sum = 0; "
+        f"foreach i in {rows}, j in {rows}, k in 4 sum += t[i][j].at(k); r.at(p) = sum; }}"
+    )
+    assert (result == 3 * 4 * rows * rows).all()
+
+
+def test_tables_of_events_do_not_overrun_the_stack() -> None:
+    result = run(
+        "parallel b by 1 : block { shared event e[64][64]; parallel p by 512 : thread {"
+        "  inthreads.async (p < 1) { trigger e; }"
+        "  inthreads.async (p == 1) { wait e[3][5]; r.at(0) = 7; } } }"
+    )
+    assert result[0] == 7
+
+
+def test_more_fibers_than_fit() -> None:
+    with pytest.raises(croq.CompileError, match="1000000000 instances that wait for each other"):
+        run(
+            "parallel b by 1 : block { shared event e; parallel p by 1000000000 : thread {"
+            "  inthreads.async (p < 1) { trigger e; } inthreads.async (p == 1) { wait e; r.at(0) = 7; } } }"
+        )
+
+
+def test_an_alarm_stops_a_function_that_prints_without_end(capsys: pytest.CaptureFixture[str]) -> None:
+    class Alarm(Exception):
+        pass
+
+    def ring(*_: object) -> None:
+        raise Alarm
+
+    function = croq.compile("__co__ void f(int n) { foreach i in n println(i); }", target="cpu").f
+    function(1)
+    before = signal.signal(signal.SIGALRM, ring)
+    start = time.monotonic()
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        with pytest.raises(Alarm):
+            function(2**31 - 1)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert time.monotonic() - start < 5
+    assert capsys.readouterr().out.startswith("0\n0\n1\n2\n")
