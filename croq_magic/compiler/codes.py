@@ -250,6 +250,7 @@ _TABLE = {
     "Additions": """
         SYN18 W Misspelt marker
         SYN19 E Nested too deeply
+        SYN20 W Text that is passed over
         TYP22 E Division by zero
         STO10 W Write to a parameter without `&`
         STO11 E Outer local written from a finer level

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, misspelt, recursion, store, syntax, syntax_text
+from croq_magic.compiler import describe, host_text, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
@@ -79,7 +79,7 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
     """All stages that need no target but its limits. Findings are in the report; nothing is raised."""
     report = Report()
     unit = split(source, report)
-    misspelt.check(unit, report)
+    host_text.check(unit, report)
     preprocessed = preprocess(unit, defines, report, limits)
     macros_failed = report.has_errors
     parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]

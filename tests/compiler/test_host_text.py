@@ -1,4 +1,4 @@
-"""Markers that are almost right, and programs nested deeper than Python's recursion limit."""
+"""Host text that was probably meant to do something, and programs nested deeper than Python's recursion limit."""
 
 from __future__ import annotations
 
@@ -30,6 +30,34 @@ def test_other_host_text_is_left_alone() -> None:
         '// _co_ s32\nint device = 1; const char* s = "_co_ x"; /* __device int */ int my_co_ = 2;\n__co__ void f() {}'
     )
     assert croq.check(text) == []
+
+
+@pytest.mark.parametrize(
+    "host",
+    [
+        "#include <cmath>\nusing namespace std;\n",
+        "template <int N> struct Pair { int a, b; };\nstatic const int k = 3;\n",
+        "int helper(int a) { return a; }\nfloat* p = nullptr, q[3];\nstd::vector<int> v(3);\nvoid f2();",
+        'extern "C" { int g(); }\nnamespace n { int h; }\n[[maybe_unused]] int x{1};;',
+        "enum class E { a, b };\ntypedef unsigned long ul;\nconstexpr ul one = 1; unsigned long two = 2;",
+    ],
+)
+def test_declarations_of_cxx_draw_no_warning(host: str) -> None:
+    assert croq.check(host + "\n__co__ void f() {}\n" + host) == []
+
+
+@pytest.mark.parametrize(
+    "line", ["x = np.arange(4) * 100", "x + 1", "print(3)", "%time f(x)", "garbage", "f(x)", "@njit"]
+)
+def test_python_beside_a_function_is_not_passed_over_silently(line: str) -> None:
+    for source in (f"{line}\n__co__ void f() {{}}", f"int a = 1;\n__co__ void f() {{}}\n{line}"):
+        (found,) = croq.check(source)
+        assert (found.code, found.span.text) == ("SYN20", line)
+
+
+def test_main_does_not_run() -> None:
+    (found,) = croq.check("__co__ void f() {}\nint main() { f(); return 0; }")
+    assert (found.code, found.severity, found.span.text, found.span.line) == ("UNS01", "warning", "main", 2)
 
 
 @pytest.mark.parametrize("terms", [500, 2000])
