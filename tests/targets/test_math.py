@@ -143,7 +143,8 @@ def pairs() -> tuple[np.ndarray, np.ndarray]:
     usual = rng.uniform(0, 10, 100000), rng.uniform(-30, 30, 100000)
     whole = rng.uniform(-10, 10, 50000).round(), rng.uniform(-20, 20, 50000).round()
     grid = np.repeat(special, special.size), np.tile(special, special.size)
-    x, y = (np.concatenate([p[k] for p in (any_bits, usual, whole, grid)]).astype(np.float32) for k in (0, 1))
+    with np.errstate(invalid="ignore"):
+        x, y = (np.concatenate([p[k] for p in (any_bits, usual, whole, grid)]).astype(np.float32) for k in (0, 1))
     return x, y
 
 
