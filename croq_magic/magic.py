@@ -6,6 +6,7 @@ The kernel runs cells through `run_cell` too: there is one path from text to res
 from __future__ import annotations
 
 import argparse
+import keyword
 import sys
 import time
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from traitlets import Bool, Enum, Unicode
 
 from croq_magic import options, warm
 from croq_magic.cells import CellIndex
-from croq_magic.errors import CompileError, CroqError, Interrupted, OptionError
+from croq_magic.errors import BindError, CompileError, CroqError, Interrupted, OptionError
 
 if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
@@ -79,7 +80,7 @@ class CroqtileMagics(Magics):
         try:
             program = clock.time("compiled", self._compile, source, settings)
             self._warn(program, settings)
-            self.shell.push(dict(program.functions))
+            self._publish(program, settings)
             self._emit(program, settings)
             value = self._run(program, settings, clock)
         except CompileError as error:  # of the compiler, or of the target's when extents become known
@@ -147,6 +148,22 @@ class CroqtileMagics(Magics):
         if program.target == "cpu" and settings.target == "auto" and not self._told_about_cpu:
             self._told_about_cpu = True
             print("No GPU found: croqtile cells run on the CPU.")
+
+    def _publish(self, program: Program, settings: argparse.Namespace) -> None:
+        """Makes every function a variable of the notebook, unless that would take an argument away."""
+        from croq_magic.program import TileFunction
+
+        known, bound = self.shell.user_ns, dict(settings.bindings)
+        wanted = {name for function in program for name in function.binder.names if name not in bound}
+        for name in program.functions:
+            if name in wanted and name in known and not isinstance(known[name], TileFunction):
+                raise BindError(
+                    f"{name}: a function of this cell and the variable for a parameter have one name\n"
+                    f"    hint:     rename one of them, or bind the parameter with -b {name}=..."
+                )
+            if keyword.iskeyword(name):
+                print(f"{name} is a word of Python, so no variable can be called so; rename the function to call it")
+        self.shell.push(dict(program.functions))
 
     def _emit(self, program: Program, settings: argparse.Namespace) -> None:
         if settings.emit:

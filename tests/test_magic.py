@@ -300,3 +300,20 @@ def test_loading_twice_and_unloading(shell: InteractiveShell) -> None:
     assert sum(type(each).__name__ == "CroqtileMagics" for each in shell.configurables) == 1
     croq.unload_ipython_extension(shell)
     assert shell.find_magic("croqtile", "cell") is None
+
+
+def test_a_function_does_not_take_the_place_of_its_argument(shell: InteractiveShell, run: Any) -> None:
+    v = np.ones(3, np.float32)
+    shell.push({"v": v})
+    cell = SCALE.replace("scale", "v", 1)
+    with pytest.raises(
+        croq.BindError, match="v: a function of this cell and the variable for a parameter have one name"
+    ):
+        run("-b factor=2.0", cell)
+    assert shell.user_ns["v"] is v
+    assert run("-b v=np.ones(3,np.float32) -b factor=2.0", cell) is None
+
+
+def test_a_function_named_like_a_word_of_python_is_pointed_out(run: Any, capsys: Any) -> None:
+    run("", "__co__ void lambda() {}")
+    assert "lambda is a word of Python" in capsys.readouterr().out
