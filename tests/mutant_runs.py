@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import select
 import signal
 import subprocess
@@ -114,7 +115,7 @@ def examine(text: str, seed: int) -> tuple[str, str]:
     try:
         program = croq.compile(text, target="cpu", checks="all")
     except croq.CompileError as error:
-        return "compile", _codes(error)
+        return _refusal(error, text)
     worst = ("skipped", "no function that can be called")
     for function in program:
         if _runs_foreign_code(function.ir_function):
@@ -131,7 +132,7 @@ def examine(text: str, seed: int) -> tuple[str, str]:
             function.run(bound)
             worst = ("ok", "")
         except croq.CompileError as error:
-            return "compile", _codes(error)
+            return _refusal(error, text)
         except croq.CheckError as error:
             worst = ("check", str(error))
         except croq.TargetError as error:
@@ -147,9 +148,12 @@ def examine(text: str, seed: int) -> tuple[str, str]:
     return worst
 
 
-def _codes(error: Any) -> str:
+def _refusal(error: Any, text: str) -> tuple[str, str]:
+    """A compile error; one of the C++ compiler is ours where the program has no C++."""
     assert error.diagnostics, "an error without findings"
-    return "\n".join(f"{d.code} {d.message}" for d in error.diagnostics if d.severity == "error")
+    codes = [d.code for d in error.diagnostics if d.severity == "error"]
+    ours = "CXX01" in codes and not re.search(r"\b(call|__cpp__|asm|__asm__)\b", text)
+    return "internal" if ours else "compile", "\n".join(f"{d.code} {d.message}" for d in error.diagnostics)
 
 
 def _runs_foreign_code(function: Any) -> bool:

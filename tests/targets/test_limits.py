@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import time
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
@@ -52,23 +53,46 @@ def test_more_fibers_than_fit() -> None:
         )
 
 
-def test_an_alarm_stops_a_function_that_prints_without_end(capsys: pytest.CaptureFixture[str]) -> None:
-    class Alarm(Exception):
-        pass
+class Alarm(Exception):
+    pass
+
+
+@pytest.fixture
+def alarm() -> Iterator[None]:
+    """An alarm rings after 0.3 seconds; what it stops must end within a few more."""
 
     def ring(*_: object) -> None:
         raise Alarm
 
-    function = croq.compile("__co__ void f(int n) { foreach i in n println(i); }", target="cpu").f
-    function(1)
     before = signal.signal(signal.SIGALRM, ring)
     start = time.monotonic()
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.3)
-        with pytest.raises(Alarm):
-            function(2**31 - 1)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    signal.setitimer(signal.ITIMER_REAL, 0.3)
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, before)
     assert time.monotonic() - start < 5
+
+
+def test_an_alarm_stops_a_function_that_prints_without_end(
+    capsys: pytest.CaptureFixture[str], request: pytest.FixtureRequest
+) -> None:
+    function = croq.compile("__co__ void f(int n) { foreach i in n println(i); }", target="cpu").f
+    function(1)
+    request.getfixturevalue("alarm")
+    with pytest.raises(Alarm):
+        function(2**31 - 1)
     assert capsys.readouterr().out.startswith("0\n0\n1\n2\n")
+
+
+def test_an_alarm_stops_fibers_that_never_wait(request: pytest.FixtureRequest) -> None:
+    text = """__co__ s32 [8] f(s32 [8] x) { s32 [8] r;
+      parallel b by 1 : block { shared event e; parallel p by 100000 : thread {
+        mutable s32 sum = 0; foreach i in 20000 sum += x.at(i % 8) ^ sum; r.at(p % 8) = sum;
+        inthreads.async (p < 1) trigger e;
+        inthreads.async (p == 1) wait e;
+      } }
+      return r; }"""
+    function = croq.compile(text, target="cpu").f
+    request.getfixturevalue("alarm")
+    with pytest.raises(Alarm):
+        function(X)

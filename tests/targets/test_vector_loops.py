@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
+import croq_magic as croq
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.base import Context, run_passes
 from croq_magic.compiler.passes.order_loops import OrderLoops
@@ -255,3 +256,25 @@ def test_extents_known_only_when_it_runs(emitted: Emitted) -> None:
     lhs, rhs = operands(S32, 48, 32, 80)
     got = run(emitted, "symbolic", (lhs, rhs), np.zeros((48, 80), np.int32), M=48, K=32, N=80)
     np.testing.assert_array_equal(got, product(lhs, rhs))
+
+
+def test_a_condition_on_what_every_thread_has_of_its_own() -> None:
+    text = """__co__ s32 [32] f(s32 [32] x) {
+      s32 [32] r;
+      parallel t by 32 : thread {
+        shared s32 [32] s;
+        s.at(t) = x.at(t);
+        sync.shared;
+        mutable int hop = 1;
+        while (hop < 32) {
+          sync.shared;
+          s.at(t) += hop;
+          sync.shared;
+          hop = hop * 2;
+        }
+        r.at(t) = s.at(t);
+      }
+      return r;
+    }"""
+    x = np.arange(32, dtype=np.int32)
+    np.testing.assert_array_equal(croq.compile(text, target="cpu").f(x), x + 31)

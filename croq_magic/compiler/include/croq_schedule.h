@@ -60,10 +60,16 @@ const int64_t kLarge = 1ll << 20;     // smaller stacks are kept in any case: fe
 const int64_t kMostAtOnce = 64;       // stacks of one mapping
 const int64_t kMostFibers = 1 << 17;  // of one region: each touches two pages at least
 
+// Each guard splits a mapping of the process in two, and Linux gives a process 65530: when they are used up, nothing in
+// it can get memory. Further stacks go without.
+const int64_t kMostGuards = 8192;
+int64_t guards;
+
 struct Mapping {
   Mapping* next;
   char* memory;
   size_t bytes;
+  int64_t stacks;
 };
 struct Stacks {
   Mapping* mappings;
@@ -76,6 +82,7 @@ void unmap_stacks(Stacks* stacks) {
   while (Mapping* mapping = stacks->mappings) {
     stacks->mappings = mapping->next;
     munmap(mapping->memory, mapping->bytes);
+    add(guards, -mapping->stacks);
     free(mapping);
   }
   *stacks = {nullptr, nullptr, 0, 0, 0};
@@ -105,11 +112,11 @@ bool map_stacks(Stacks* stacks, int64_t wanted) {
     if (memory != MAP_FAILED) munmap(memory, bytes);
     return false;
   }
-  *mapping = {stacks->mappings, (char*)memory, bytes};
+  *mapping = {stacks->mappings, (char*)memory, bytes, count};
   stacks->mappings = mapping;
   for (int64_t i = count - 1; i >= 0; --i) {
     char* low = (char*)memory + i * stride;
-    mprotect(low, kGuard, PROT_NONE);  // may fail when the system has no more mappings to give: then without a guard
+    if (add(guards, (int64_t)1) <= kMostGuards) mprotect(low, kGuard, PROT_NONE);
     // Stacks begin at different places of a page, or their ends would compete for the same lines of the cache.
     char* top = low + stride - ((stacks->count + i) % 32) * 128;
     croq_fiber* fiber = (croq_fiber*)(((uintptr_t)top - sizeof(croq_fiber)) & ~(uintptr_t)63);
@@ -245,7 +252,9 @@ int32_t run_fibers(croq_fiber* parent, croq_instance run, const void* frame, int
   if (!CROQ_FIBERS) stop_call(call, CROQ_ARGUMENT);
   if (crew->leaving || load(call->stop)) return CROQ_LEAVE;
   if (count <= 0) return CROQ_GO;
-  if (!own_stacks || count > kMostFibers || count > most_memory / own_stacks->bytes) {
+  // Large stacks hold arrays of the program, which uses them; of small ones few pages are ever touched.
+  const bool large = own_stacks && own_stacks->bytes > kLarge;
+  if (!own_stacks || count > kMostFibers || (large && count > most_memory / own_stacks->bytes)) {
     stop_call(call, CROQ_MEMORY);
     return CROQ_LEAVE;
   }
@@ -345,7 +354,9 @@ int32_t poll_in_crew(croq_lane* lane) {
 extern "C" void croq_fiber_main(croq_fiber* fiber) {
   croq_crew* crew = fiber->crew;
   croq_instance run = (croq_instance)fiber->generation;
-  run((const void*)fiber->slot, fiber);
+  // Nothing else may look at the stop flag between fibers that never wait.
+  if (*crew->lane->attention) poll_in_crew(crew->lane);
+  if (!crew->leaving && !load(crew->lane->call->stop)) run((const void*)fiber->slot, fiber);
   fiber->state = CROQ_ENDED;
   if (--fiber->parent->pending == 0) make_ready(crew, fiber->parent, CROQ_GO);
   resume_next(crew, fiber);

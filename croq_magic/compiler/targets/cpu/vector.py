@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.targets.emit_cxx import TIMES, Unsupported, compute_type, ctype
 from croq_magic.compiler.types import DType
-from croq_magic.compiler.visit import substitute, walk
+from croq_magic.compiler.visit import children, substitute, walk
 
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.cpu.statements import Statements
@@ -51,15 +51,19 @@ def resident_buffers(body: ir.Body) -> dict[int, int]:
 
     def visit(statements: ir.Body, loop: ir.For | None) -> None:
         for s in statements:
+            # Conditions and bounds are scalars: what they read is no vector.
+            for part in children(s):
+                for n in walk(part) if not isinstance(part, ir.Stmt) and _has_bodies(s) else ():
+                    if isinstance(n, ir.View) and n.buffer.storage is ir.Storage.REGISTER:
+                        refused.add(id(n.buffer))
             if isinstance(s, ir.For):
                 if s.kind is ir.LoopKind.UNROLL:
                     unrolled.add(s.var.name)
                 visit(s.body, s if s.kind is ir.LoopKind.VECTOR else loop)
                 continue
-            bodies = [getattr(s, name) for name in ("body", "then", "other") if hasattr(s, name)]
-            for inner in bodies:
-                visit(inner, None)
-            if bodies:
+            if _has_bodies(s):
+                for name in _BODIES:
+                    visit(getattr(s, name, ()), None)
                 continue
             for n in walk(s):
                 used_as_a_view = isinstance(n, ir.View) and not isinstance(s, (ir.Store, ir.Let))
@@ -72,6 +76,13 @@ def resident_buffers(body: ir.Body) -> dict[int, int]:
 
     visit(body, None)
     return {key: count for key, count in found.items() if key not in refused}
+
+
+_BODIES = ("body", "then", "other")
+
+
+def _has_bodies(s: ir.Stmt) -> bool:
+    return any(hasattr(s, name) for name in _BODIES)
 
 
 def _whole_vector(access: ir.Load | ir.Store, loop: ir.For | None, unrolled: set[str]) -> int:
