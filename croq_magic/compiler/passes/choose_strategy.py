@@ -18,12 +18,14 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from croq_magic.compiler import ir
+from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.joins import fragment_owner, has_events, is_collective
 from croq_magic.compiler.passes.map_limits import threads_of_unit
 from croq_magic.compiler.passes.structure import bodies, inner_regions, instances, map_kernels, map_regions
+from croq_magic.compiler.source import Source
 from croq_magic.compiler.visit import walk
-from croq_magic.errors import TargetError
+from croq_magic.errors import CompileError, TargetError
 
 Level = ir.Level
 _EVENTS = (ir.Trigger, ir.WaitEvent)
@@ -97,8 +99,8 @@ def _units(body: ir.Body) -> int:
 
 
 def _meets_grid(root: ir.Region) -> bool:
-    barriers = (n for n in walk(root.body) if isinstance(n, ir.Barrier))
-    return root.attributes.cooperative and any(b.scope is Level.BLOCK and not b.reason for b in barriers)
+    barriers = [n.scope.depth for n in walk(root.body) if isinstance(n, ir.Barrier) and not n.reason]
+    return root.attributes.cooperative and any(depth <= Level.BLOCK.depth for depth in barriers)
 
 
 def _refuse_in_grid(root: ir.Region) -> None:
@@ -106,7 +108,8 @@ def _refuse_in_grid(root: ir.Region) -> None:
     for region in inner_regions(root.body):
         reason = divergence(region)
         if reason:
-            raise TargetError(f"the CPU target cannot run {reason} in a kernel with a barrier of the whole grid yet")
+            message = f"{reason} in a kernel with a barrier of the whole grid: not supported by the CPU target yet"
+            raise CompileError([Diagnostic("error", "UNS01", message, region.span or Source("").whole())])
 
 
 def divergence(region: ir.Region, strict: bool = False) -> str:

@@ -25,9 +25,10 @@ _OPAQUE = "`inthreads` selects by loaded or changing values"
 
 @dataclasses.dataclass(eq=False)
 class Layer:
-    """A region of fibers; with `region` None the block itself, which one stack runs."""
+    """A region of fibers, or several that have nothing but each other between them; without any the block itself,
+    which one stack runs."""
 
-    region: ir.Region | None = None
+    regions: tuple[ir.Region, ...] = ()
     parent: Layer | None = None
     varying: set[str] = dataclasses.field(default_factory=set)  # scalars that may differ between its fibers
     private: set[ir.Buffer] = dataclasses.field(default_factory=set)  # and storage of a fiber whose contents may
@@ -35,12 +36,16 @@ class Layer:
     @property
     def chain(self) -> tuple[ir.Region, ...]:
         """Regions of fibers from the block down to this one."""
-        return () if self.region is None or self.parent is None else (*self.parent.chain, self.region)
+        return () if self.parent is None else (*self.parent.chain, *self.regions)
+
+    @property
+    def is_block(self) -> bool:
+        return self.parent is None
 
     @property
     def fibers(self) -> ir.Fibers:
         """Reason, and what one fiber stands for; the block stands for all its threads."""
-        found = self.region.fibers if self.region is not None else None
+        found = self.regions[-1].fibers if self.regions else None
         return found or ir.Fibers("", (1 << 31) - 1)
 
     @property
@@ -51,7 +56,7 @@ class Layer:
     @property
     def root(self) -> Layer:
         """The layer that the block itself starts."""
-        return self if self.parent is None or self.parent.region is None else self.parent.root
+        return self if self.parent is None or self.parent.is_block else self.parent.root
 
     @property
     def count(self) -> ir.Expr:
@@ -114,9 +119,14 @@ class FiberPlan:
         self.meetings: dict[Role, None] = {}
         self.values: dict[str, ir.Expr] = {}  # immutable scalars as expressions of what is known before fibers run
         self.inside: set[str] = set()  # scalars that get their values inside fibers
-        self.regions: list[ir.Region] = []  # keeps regions alive, so that their ids stay theirs
         self.named_barriers = any(isinstance(n, ir.NamedBarrier) for n in walk(body))
+        self.yields: list[tuple[Layer, Span | None]] = []
         self._visit(body, Where(self.block))
+        for layer, span in self.yields:
+            # The region may be started again, and then all its instances are expected again.
+            if any(role.layer is layer for role in self.meetings):
+                what = "`yield` in threads that meet, inside groups of fibers,"
+                raise Unsupported(f"{what} is not supported by the CPU target yet", span)
         self.needed = bool(self.layers or self.events)
 
     # ---------------------------------------------------------------------------------------------------- questions
@@ -171,7 +181,7 @@ class FiberPlan:
 
     def event_unit(self, plan: EventPlan, layer: Layer) -> ir.Expr:
         """Fibers of a layer that share one event: a `local` event belongs to a group."""
-        if plan.event.storage is not ir.Storage.LOCAL or plan.home.region is None:
+        if plan.event.storage is not ir.Storage.LOCAL or plan.home.is_block:
             return layer.count
         levels = {region.level for region in plan.home.chain}
         whole = Level.GROUP4 in levels and Level.GROUP not in levels
@@ -192,15 +202,24 @@ class FiberPlan:
                 self._visit(s.then, self.narrowed(where, s.condition, False))
                 self._visit(s.other, self.narrowed(where, negated(s.condition), False))
             elif isinstance(s, ir.Region) and s.fibers is not None:
-                varying, private = differences(s)
-                layer = Layer(s, where.layer, varying | where.layer.varying, private | where.layer.private)
-                self.layers[id(s)] = layer
-                self.regions.append(s)
-                self._visit(s.body, Where(layer))
+                layer = self.layers[id(s)] = self._layer(s, where.layer)
+                self._visit(layer.regions[-1].body, Where(layer))
             else:
                 self._note(s, where)
                 for inner in bodies(s):
                     self._visit(inner, where)
+
+    @staticmethod
+    def _layer(region: ir.Region, parent: Layer) -> Layer:
+        regions = [region]
+        while len(body := regions[-1].body) == 1 and isinstance(body[0], ir.Region) and body[0].fibers is not None:
+            regions.append(body[0])
+        layer = Layer(tuple(regions), parent, set(parent.varying), set(parent.private))
+        for one in regions:
+            varying, private = differences(one)
+            layer.varying |= varying
+            layer.private |= private
+        return layer
 
     def _define(self, s: ir.Stmt, where: Where) -> None:
         names: list[str] = []
@@ -209,7 +228,7 @@ class FiberPlan:
             stands = value is not None and not any(
                 isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in self.inside) for n in walk(value)
             )
-            if stands and value is not None and where.layer.region is not None:
+            if stands and value is not None and not where.layer.is_block:
                 self.values[s.var.name] = value if value.dtype is s.var.dtype else ir.Cast(value, s.var.dtype)
                 return
             names = [s.var.name]
@@ -219,7 +238,7 @@ class FiberPlan:
             names = [s.result.name]
         elif isinstance(s, ir.Region) and s.fibers is None:
             names = [var.name for var in s.indices]
-        if where.layer.region is not None:
+        if not where.layer.is_block:
             self.inside |= set(names)
 
     def _note(self, s: ir.Stmt, where: Where) -> None:
@@ -233,11 +252,10 @@ class FiberPlan:
             role = self.waits(where)
             if role is not None and role not in roles and not s.spin:
                 roles.append(role)
-        elif isinstance(s, (ir.Barrier, ir.Once)) and where.layer.region is not None:
+        elif isinstance(s, (ir.Barrier, ir.Once)) and not where.layer.is_block:
             self.meetings.setdefault(self.meeting(where, s))
-        elif isinstance(s, ir.Yield) and len(where.layer.chain) > 1:
-            what = "`yield` of threads inside groups that meet"
-            raise Unsupported(f"{what} is not supported by the CPU target yet", s.span)
+        elif isinstance(s, ir.Yield) and where.layer.root is not where.layer:
+            self.yields.append((where.layer, s.span))
 
     def _trigger(self, s: ir.Trigger, where: Where) -> None:
         plan = self.event(s.event)

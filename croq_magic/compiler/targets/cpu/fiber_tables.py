@@ -49,7 +49,7 @@ class FiberTables:
         for role, name in self.counts.items():
             units = self._units(out, role)
             _table(out, "int32_t", name, units)
-            if role.layer.region is None:
+            if role.layer.is_block:
                 out.line(f"{name}[0] = 1;")
         for (_, layer), name in self.members.items():
             count = self._count(out, layer)
@@ -126,7 +126,7 @@ class FiberTables:
             if layer.root is root:
                 self._count_members(out, layer)
         for event, found in self.plan.events.items():
-            if found.home.region is not None and found.home.root is root:
+            if not found.home.is_block and found.home.root is root:
                 self.reset(out, event)
 
     def reset(self, out: Statements, event: ir.Event) -> None:

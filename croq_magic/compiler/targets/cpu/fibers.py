@@ -55,7 +55,7 @@ class FiberStatements(Statements):
         self.functions.append(function)
         layer = function.where.layer
         with self.block():
-            if self.where.layer.region is None:
+            if self.where.layer.is_block:
                 self.tables.prepare(self, layer)
             frame = "nullptr"
             if function.captured:
@@ -63,8 +63,8 @@ class FiberStatements(Statements):
                 fields = ", ".join(value for _, value in function.captured.values())
                 self.line(f"const {function.frame_type} {frame} = {{{fields}}};")
                 frame = f"&{frame}"
-            count = self.expressions.index(integers.product(s.extents))
-            call = f"croq_run_fibers(fiber, {function.symbol}, {frame}, {count}, {s.fibers.units})"
+            count = self.expressions.index(integers.product(e for r in layer.regions for e in r.extents))
+            call = f"croq_run_fibers(fiber, {function.symbol}, {frame}, {count}, {layer.fibers.units})"
             self.line(f"if ({call}) {self.leave}")
 
     @contextlib.contextmanager
@@ -104,14 +104,14 @@ class FiberStatements(Statements):
         return f"&{name}[{self.tables.unit(self, role.layer, role.per_unit)}]"
 
     def barrier(self, s: ir.Barrier) -> None:
-        if self.where.layer.region is None:
+        if self.where.layer.is_block:
             return  # all inner regions have ended
         what = "a barrier" if not s.reason else "a join of `inthreads`" if s.reason == "inthreads" else "a join"
         site = self.wait_site("meeting", what, s.span)
         self.line(f"if (croq_barrier(fiber, {self._meeting(s)}, {site})) {self.leave}")
 
     def once(self, s: ir.Once) -> None:
-        if self.where.layer.region is None:
+        if self.where.layer.is_block:
             self.body(s.body)
             return
         meeting = self._meeting(s)
@@ -124,7 +124,7 @@ class FiberStatements(Statements):
 
     def named_barrier(self, s: ir.NamedBarrier) -> None:
         number, threads = self.expressions.index(s.number), self.expressions.index(s.threads)
-        if self.where.layer.region is None:
+        if self.where.layer.is_block:
             return  # all threads of the block come by together
         site = self.wait_site("named", "named barrier", s.span)
         name = self.table(self.tables.named, "croq_meeting*")
@@ -135,7 +135,7 @@ class FiberStatements(Statements):
     # ------------------------------------------------------------------------------------------------------- events
 
     def declare_event(self, s: ir.DeclareEvent) -> None:
-        if self.where.layer.region is None:
+        if self.where.layer.is_block:
             self.tables.reset(self, s.event)
 
     def _event(self, event: ir.Event) -> tuple[EventPlan, str, str]:
@@ -187,21 +187,21 @@ class FiberStatements(Statements):
 
 
 class FiberFunction(FiberStatements):
-    """The function that every instance of one region runs."""
+    """The function that every fiber of one layer runs."""
 
     def __init__(self, outer: FiberStatements, region: ir.Region) -> None:
         where = Where(outer.plan.layer(region))
         super().__init__(outer.state, outer.names, "return;", 1, outer.plan, where)
         self.outer = outer
-        self.own_region = region
+        self.regions = where.layer.regions
         self.tables = outer.tables
         self.functions = outer.functions
         self.read_only = outer.read_only
         self.resident = outer.resident
         self.expressions.constants = dict(outer.expressions.constants)
-        self.instance = [*outer.instance, *region.indices]
-        level = region.level.value.replace("-", "") if region.level is not None else "region"
-        self.symbol = self.names.fresh(f"{level}_fiber")
+        self.instance = [*outer.instance, *(var for one in self.regions for var in one.indices)]
+        level = self.regions[-1].level or ir.Level.THREAD
+        self.symbol = self.names.fresh(f"{level.value.replace('-', '')}_fiber")
         self.frame_type = f"{self.symbol}_frame"
         self.captured: dict[str, tuple[str, str]] = {}  # name -> declaration in the frame, value in the outer function
         self.references: set[str] = set()  # captured by address
@@ -211,8 +211,9 @@ class FiberFunction(FiberStatements):
     def emit(self) -> None:
         self._yields.append("")
         self.line("croq_lane* const lane = fiber->lane;")
-        decode(self, "fiber->index", list(zip(self.own_region.indices, self.own_region.extents, strict=True)))
-        self.body(self.own_region.body)
+        axes = [axis for one in reversed(self.regions) for axis in zip(one.indices, one.extents, strict=True)]
+        decode(self, "fiber->index", axes)
+        self.body(self.regions[-1].body)
         inner = self.lines
         self.lines, self.depth = [], 0
         if self.captured:
