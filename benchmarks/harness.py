@@ -145,9 +145,14 @@ def report(comparisons: list[Comparison], name: str | None) -> None:
     print(f"{machine()}; Python {platform.python_version()}")
     for comparison in comparisons:
         print("\n" + comparison.table())
+    record(comparisons, name)
+
+
+def record(comparisons: list[Comparison], name: str | None) -> None:
+    """Writes the results to results/<name>.json, if a name is given."""
     if name:
         RESULTS.mkdir(exist_ok=True)
-        record = {
+        content = {
             "machine": machine(),
             "date": time.strftime("%Y-%m-%d"),
             "python": platform.python_version(),
@@ -156,4 +161,4 @@ def report(comparisons: list[Comparison], name: str | None) -> None:
                 for c in comparisons
             ],
         }
-        (RESULTS / f"{name}.json").write_text(json.dumps(record, indent=1) + "\n")
+        (RESULTS / f"{name}.json").write_text(json.dumps(content, indent=1) + "\n")
