@@ -469,3 +469,29 @@ def test_statements_of_a_group_between_its_threads() -> None:
     expect = np.roll(s, -1, axis=0)[:, ::-1].copy()
     expect[:, 0] += 1
     np.testing.assert_array_equal(croq.compile(source).f(x), expect)
+
+
+def test_threads_that_yield_are_not_expected_any_more() -> None:
+    source = """
+        __co__ s32 [4, 64] f(s32 [4, 64] x) {
+          s32 [4, 64] r;
+          parallel b by 4 : block {
+            shared s32 [64] s;
+            parallel w by 2 : group, t by 32 : thread {
+              s.at(w * 32 + t) = x.at(b, w * 32 + t);
+              sync.shared;
+              if (t > 20) yield;
+              sync.shared;
+              r.at(b, w * 32 + t) = s.at(63 - w * 32 - t);
+              sync.barrier : group;
+              if (t > 10) yield;
+              foreach k in 3 { sync.shared; sync.barrier : group; r.at(b, w * 32 + t) += 1; }
+            }
+          }
+          return r;
+        }
+    """
+    x = np.arange(256, dtype=np.int32).reshape(4, 64)
+    lane = np.arange(64) % 32
+    expect = np.where(lane > 20, 0, x[:, ::-1] + 3 * (lane < 11))
+    np.testing.assert_array_equal(croq.compile(source).f(x), expect)
