@@ -80,11 +80,12 @@ def directory() -> Path:
     where = tuple(os.environ.get(name) for name in names)
     with _LOCK:
         if where not in _directories:
-            _directories[where] = _prepare(_configured())
+            _directories[where] = _prepare(configured())
         return _directories[where]
 
 
-def _configured() -> Path:
+def configured() -> Path:
+    """The cache folder that the environment asks for."""
     if chosen := os.environ.get("CROQ_CACHE_DIR"):
         return Path(chosen).expanduser()
     base = os.environ.get("XDG_CACHE_HOME")

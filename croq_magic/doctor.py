@@ -75,7 +75,8 @@ def _cache() -> str:
     home = os.path.expanduser("~")
     if home != "/" and folder.startswith(home + os.sep):
         folder = "~" + folder[len(home) :]
-    return f"{folder}: {len(entries)} entries, {size:.1f} MiB"
+    why = f" (temporary: {cache.configured()} cannot be used)" if cache.directory() != cache.configured() else ""
+    return f"{folder}: {len(entries)} entries, {size:.1f} MiB{why}"
 
 
 def _gpu() -> str:

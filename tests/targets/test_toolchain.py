@@ -127,3 +127,13 @@ def test_refusal_carries_the_messages() -> None:
     with pytest.raises(toolchain.CompilationFailed) as caught:
         build.library("int f() { return undeclared; }", "f")
     assert "undeclared" in caught.value.output
+
+
+def test_a_compiler_that_makes_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    script = tmp_path / "c++"
+    script.write_text("#!/bin/sh\necho 'c++ 1.0'\n")
+    script.chmod(0o755)
+    monkeypatch.setenv("CXX", str(script))
+    monkeypatch.setenv("CROQ_CACHE_DIR", str(tmp_path / "cache"))
+    with pytest.raises(TargetError, match="reports success and has made nothing"):
+        build.library("int main() {}", "nothing")

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from croq_magic import cache
 from croq_magic.compiler.targets.cpu import toolchain
+from croq_magic.errors import TargetError
 
 HEADERS = ("croq_cpu.h", "croq_small.h", "croq_wide.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
@@ -72,6 +73,14 @@ def library(source: str, label: str, native: bool = True, headers: tuple[str, ..
 
 def _compile(source: str, native: bool, full: bool) -> bytes:
     compiler = toolchain.find()
+    try:
+        return _compile_in_folder(compiler, source, native, full)
+    except OSError as error:
+        where = tempfile.gettempdir()
+        raise TargetError(f"the C++ compiler's files cannot be written to {where}: {error.strerror or error}") from None
+
+
+def _compile_in_folder(compiler: toolchain.Compiler, source: str, native: bool, full: bool) -> bytes:
     with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
         text, output = Path(folder, "module.cpp"), Path(folder, "module.so")
         text.write_text(source)

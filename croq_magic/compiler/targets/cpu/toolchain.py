@@ -174,6 +174,8 @@ def compile_shared(
         raise TargetError(f"the C++ compiler {compiler.command[0]} does not start: {error}") from error
     if done.returncode != 0:
         raise CompilationFailed(done.stderr or done.stdout or f"exit status {done.returncode}")
+    if not output.exists():
+        raise TargetError(f"the C++ compiler {compiler.command[0]} reports success and has made nothing; is it one?")
 
 
 @lru_cache(maxsize=1)
