@@ -6,6 +6,7 @@ with one line: what became of it. It is started again when it dies.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import random
@@ -90,7 +91,8 @@ class Runner:
             return
         for pipe in (self._child.stdin, self._child.stdout):
             if pipe is not None:
-                pipe.close()
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
         if self._child.poll() is None:
             os.killpg(self._child.pid, signal.SIGKILL)  # a compiler that it has started ends too
         self._child.wait()

@@ -96,3 +96,31 @@ def test_an_alarm_stops_fibers_that_never_wait(request: pytest.FixtureRequest) -
     request.getfixturevalue("alarm")
     with pytest.raises(Alarm):
         function(X)
+
+
+MASKED = """__co__ void f(s8 [P, 16] a, s8 [16, Q] b, s32 [R, Q]& c) {
+  parallel {n, m} by [cdiv(Q, 8), cdiv(P, 8)] : block, w by 1 : group {
+    sa = dma.copy.zfill a.subspan(8, 16).at(m, 0) => shared;
+    sb = dma.copy.zfill b.subspan(16, 8).at(0, n) => shared;
+    acc = mma.fill.s32 0;
+    fa = mma.load sa;
+    fb = mma.load sb;
+    mma.row.col acc, fa, fb;
+    mma.store.mask acc, c.subspan(8, 8).at(m, n), P - m * 8, Q - n * 8;
+  }
+}"""
+
+
+def test_a_mask_that_lets_too_much_through_is_a_failed_check() -> None:
+    function = croq.compile(MASKED, target="cpu").f
+    a = (np.arange(13 * 16) % 7 - 3).astype(np.int8).reshape(13, 16)
+    b = (np.arange(16 * 10) % 5 - 2).astype(np.int8).reshape(16, 10)
+    c = np.zeros((13, 10), np.int32)
+    function(a, b, c)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b)
+    with pytest.raises(croq.CheckError, match="out of range for dimension 0 of `c`, which has extent 9"):
+        function(a, b, np.zeros((9, 10), np.int32))
+
+
+def test_a_mask_that_fits_its_matrix_needs_no_check() -> None:
+    assert "croq_fail" not in croq.compile(MASKED.replace("R", "P"), target="cpu", checks="all").source()

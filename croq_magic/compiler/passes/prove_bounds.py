@@ -175,7 +175,7 @@ class _Prover:
             case ir.MmaLoad():
                 return _with(s, view=self.window(s.view, facts))
             case ir.MmaStore():
-                return s if s.mask else _with(s, view=self.window(s.view, facts))
+                return _with(s, view=self.masked(s, facts) if s.mask else self.window(s.view, facts))
             case ir.Mma():
                 return _with(s, a=self.part(s.a, facts), b=self.part(s.b, facts))
             case _:
@@ -291,6 +291,18 @@ class _Prover:
             elif verdict.outcome is Outcome.UNKNOWN:
                 checks.append(d)
         return _with(view, slot=slot, checks=tuple(checks))
+
+    def masked(self, s: ir.MmaStore, facts: Facts) -> ir.View:
+        """The window of a masked store: what the mask lets through must lie inside."""
+        view = s.view
+        for coord, limit in zip(view.coords[::-1] if s.transpose else view.coords, s.mask, strict=False):
+            facts = facts.assume(_compare("<", coord, limit))
+        checks = [
+            d
+            for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True))
+            if self.judge(e, extent, facts).outcome is not Outcome.PROVEN
+        ]
+        return _with(view, slot=self.slot(view, facts), checks=tuple(checks))
 
     def slot(self, view: ir.View, facts: Facts) -> tuple[ir.Expr, ...]:
         """Subscripts of a buffer array; what is not proven is asserted before the statement."""
