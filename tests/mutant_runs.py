@@ -133,6 +133,9 @@ def examine(text: str, seed: int) -> tuple[str, str]:
             signal.setitimer(signal.ITIMER_REAL, CALL_LIMIT)
             function.run(bound)
             worst = ("ok", "")
+            pairs = zip(function.binder.names, arguments, strict=True)
+            if names := [name for name, array in pairs if strayed(array)]:
+                return "internal", f"stores outside of {', '.join(names)}"
         except croq.CompileError as error:
             return _refusal(error, text)
         except croq.CheckError as error:
@@ -189,9 +192,8 @@ def _arguments(signature: Any, rng: random.Random) -> list[Any] | None:
         numbers = np.random.default_rng(rng.randrange(1 << 30)).integers(-3, 9, shape)
         if dtype.kind in "ub":
             numbers = abs(numbers)
-        array = numbers.astype(dtype)
         if param.kind == "span":
-            values.append(array)
+            values.append(framed(numbers.astype(dtype)))
         elif dtype.kind in "iu":
             values.append(int(numbers))
         else:
@@ -199,8 +201,35 @@ def _arguments(signature: Any, rng: random.Random) -> list[Any] | None:
     return values
 
 
+MARGIN = 4096
+MARK = 0xA5
+
+
+def framed(array: Any) -> Any:
+    """A copy of an array inside of a larger one, whose margins show what is stored beside it."""
+    import numpy as np
+
+    frame = np.full(array.nbytes + 2 * MARGIN, MARK, np.uint8)
+    inner = frame[MARGIN:-MARGIN].view(array.dtype).reshape(array.shape)
+    inner[...] = array
+    return inner
+
+
+def strayed(array: Any) -> bool:
+    """Whether something was stored in the margins of a framed array."""
+    import numpy as np
+
+    if not isinstance(array, np.ndarray):
+        return False
+    frame = array
+    while isinstance(frame.base, np.ndarray):
+        frame = frame.base
+    return bool((frame[:MARGIN] != MARK).any() or (frame[-MARGIN:] != MARK).any())
+
+
 def main() -> None:
     import faulthandler
+    import gc
     import io
     import resource
 
@@ -218,6 +247,7 @@ def main() -> None:
             outcome = examine(text, seed)
         except BaseException:
             outcome = ("internal", traceback.format_exc())
+        gc.collect()  # a program that has written where it must not shows now, not in the next one
         answers.write(json.dumps(outcome) + "\n")
         answers.flush()
 

@@ -12,10 +12,11 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
-from mutant_runs import Runner
+from mutant_runs import Runner, framed, strayed
 from mutation import PROGRAMS, mutant
 
 from croq_magic.compiler import pipeline
@@ -64,6 +65,15 @@ def judge(text: str) -> bool:
 def test_programs_without_changes_are_accepted() -> None:
     for name, text in PROGRAMS.items():
         assert judge(text), name
+
+
+def test_stores_beside_an_array_are_seen() -> None:
+    array = framed(np.arange(6, dtype=np.int16).reshape(2, 3))
+    assert array.tolist() == [[0, 1, 2], [3, 4, 5]]
+    array[:] = -1
+    assert not strayed(array)
+    np.lib.stride_tricks.as_strided(array, (3, 3), (6, 2))[2, 0] = 7
+    assert strayed(array)
 
 
 @seed(0)
