@@ -124,3 +124,12 @@ def test_a_mask_that_lets_too_much_through_is_a_failed_check() -> None:
 
 def test_a_mask_that_fits_its_matrix_needs_no_check() -> None:
     assert "croq_fail" not in croq.compile(MASKED.replace("R", "P"), target="cpu", checks="all").source()
+
+
+def test_blocks_below_a_cluster_have_their_own_storage() -> None:
+    text = MASKED.replace("R", "P").replace(": block", ": cluster")
+    a = (np.arange(13 * 16) % 7 - 3).astype(np.int8).reshape(13, 16)
+    b = (np.arange(16 * 10) % 5 - 2).astype(np.int8).reshape(16, 10)
+    c = np.zeros((13, 10), np.int32)
+    croq.compile(text, target="cpu").f(a, b, c)
+    np.testing.assert_array_equal(c, a.astype(np.int32) @ b)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
+from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.cpu import cost, vector
 from croq_magic.compiler.targets.cpu.fiber_plan import FiberPlan, Where
 from croq_magic.compiler.targets.cpu.fibers import FiberStatements
@@ -20,6 +21,17 @@ THIN = 4000  # units of work below which a block is a mere loop iteration: rows 
 ROW_WORK = 1 << 18
 # Larger block or instance storage, and what exceeds this in sum, comes from the thread's scratch memory.
 STACK_BYTES, ALL_STACK_BYTES = 32 * 1024, 512 * 1024
+
+
+def shared_buffers(body: ir.Body) -> list[ir.Buffer]:
+    """Shared storage of one instance; blocks below it have theirs."""
+    found: list[ir.Buffer] = []
+    for s in nested(body):
+        if isinstance(s, ir.Declare) and is_shared(s.buffer):
+            found.append(s.buffer)
+        elif isinstance(s, ir.Region) and s.level is not ir.Level.BLOCK:
+            found += shared_buffers(s.body)
+    return found
 
 
 class KernelFunction(FiberStatements):
@@ -54,7 +66,7 @@ class KernelFunction(FiberStatements):
         self.resident = vector.resident_buffers(body)
         for var, _ in self.axes:
             self.define(var)
-        shared = [node.buffer for node in walk(body) if isinstance(node, ir.Declare) and is_shared(node.buffer)]
+        shared = shared_buffers(body)
         work = cost.body_cost(body)
         if self.plan.needed:
             self.read_only = _read_only(body)
@@ -146,8 +158,7 @@ class KernelFunction(FiberStatements):
 
     def region(self, s: ir.Region) -> None:
         if s.level is ir.Level.BLOCK:  # blocks below a cluster that has statements of its own
-            shared = [n.buffer for n in walk(s.body) if isinstance(n, ir.Declare) and is_shared(n.buffer)]
-            for buffer in shared:
+            for buffer in shared_buffers(s.body):
                 self._place_buffer(buffer)
         super().region(s)
 
