@@ -19,7 +19,8 @@ _ALMOST = re.compile(
 _RIGHT = {
     **dict.fromkeys(("co", "c0"), "__co__"),
     **dict.fromkeys(("cok", "c0k"), "__cok__"),
-    "device": "__device__", "co_device": "__co_device__",
+    "device": "__device__",
+    "co_device": "__co_device__",
 }
 _TOKEN = re.compile(
     rf"(?:{_SKIPPED})|(?P<main>\bmain\s*\()|(?P<open>[{{(\[])|(?P<close>[}})\]])|(?P<word>\S)", re.DOTALL

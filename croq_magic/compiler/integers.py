@@ -58,7 +58,7 @@ def poly(e: ir.Expr) -> Poly:
         return Poly((((), int(e.value)),)) if e.value else Poly(())
     if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
         return _scale(poly(e.operand), -1)
-    if isinstance(e, ir.Binary) and e.dtype.is_integer:
+    if isinstance(e, ir.Binary) and e.dtype.is_integer and not e.checked:
         if e.op in "+-":
             left, right = poly(e.left), poly(e.right)
             return _poly([*left.terms, *_scale(right, -1 if e.op == "-" else 1).terms])

@@ -81,12 +81,15 @@ class Unary(Expr):
 
 @value_node
 class Binary(Expr):
-    """`op` is one of + - * / % << >> & | ^ < <= > >= == != && ||. Operands have one common type already."""
+    """`op` is one of + - * / % << >> & | ^ < <= > >= == != && ||. Operands have one common type already. `checked`: the
+    divisor of a `/` or `%` may be zero, which is tested while running."""
 
     op: str
     left: Expr
     right: Expr
     dtype: DType
+    checked: bool = False
+    span: Span | None = dataclasses.field(default=None, compare=False)
 
 
 @value_node

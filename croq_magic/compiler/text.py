@@ -35,7 +35,8 @@ def format_expr(e: ir.Node, parent: int = -1) -> str:
         return f"{e.op}{format_expr(e.operand, 10)}"
     if isinstance(e, ir.Binary):
         level = _PRECEDENCE[e.op]
-        text = f"{format_expr(e.left, level)} {e.op} {format_expr(e.right, level + 1)}"
+        op = e.op + "?" if e.checked else e.op
+        text = f"{format_expr(e.left, level)} {op} {format_expr(e.right, level + 1)}"
         return f"({text})" if level < parent else text
     if isinstance(e, ir.Select):
         text = f"{format_expr(e.condition, 0)} ? {format_expr(e.then, 0)} : {format_expr(e.other, 0)}"

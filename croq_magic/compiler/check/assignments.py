@@ -238,6 +238,10 @@ def _store(c: Checker, s: syntax.Assign, target: syntax.ElemRef) -> None:
     result = common_type(c, dtype, right.type, s.span)
     if op == "%" and not result.is_integer:
         c.fail("TYP10", f"`%` needs integers, found `{dtype}` and `{right.type}`", s.span)
+    if op in "/%" and result.is_integer:
+        divided = binary(c, op, old, right, s.span)
+        c.emit(ir.Store(value.view, index, cast(divided.expr, dtype), span=s.span))
+        return
     if compute_type(result) is compute_type(promote(dtype)):
         if result is not promote(dtype):
             store_as(c, Scalar(old.expr, result), dtype, s.span, s.span.text)

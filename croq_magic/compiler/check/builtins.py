@@ -77,12 +77,21 @@ def _integer(c: Checker, name: str, args: list[Scalar], span: Span) -> Scalar:
         c.fail("TYP22", f"division by zero: `{span.text}`", span)
     dtype = common_type(c, a.type, b.type, span)
     x, y = value_of(a, dtype), value_of(b, dtype)
-    make = integers.binary if is_index(x) and is_index(y) else ir.Binary
+    from croq_magic.compiler.check.operators import divisor_is_known
+
+    checked = not divisor_is_known(c, y, span)
+    make = integers.binary if is_index(x) and is_index(y) and not checked else ir.Binary
+
+    def quotient(dividend: ir.Expr) -> ir.Expr:
+        if checked:
+            return ir.Binary("/", dividend, y, dtype, True, span)
+        return make("/", dividend, y, dtype)
+
     if name == "__aligndown":
-        result = make("*", make("/", x, y, dtype), y, dtype)
+        result = make("*", quotient(x), y, dtype)
     else:
         rounded = make("-", make("+", x, y, dtype), ir.Const(1, dtype), dtype)
-        result = make("/", rounded, y, dtype)
+        result = quotient(rounded)
         if name == "__alignup":
             result = make("*", result, y, dtype)
     return Scalar(result, dtype, element=a.element or b.element)

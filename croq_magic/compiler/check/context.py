@@ -263,6 +263,15 @@ class Checker:
         self.body.append(statement)
 
     @contextlib.contextmanager
+    def guarded(self, test: ir.Expr) -> Iterator[None]:
+        """What is checked inside is evaluated only if a condition holds, or only if it does not."""
+        self.guards.append(test)
+        try:
+            yield
+        finally:
+            self.guards.pop()
+
+    @contextlib.contextmanager
     def clipping(self, clipped: bool) -> Iterator[None]:
         """Views evaluated inside may be larger than their parents."""
         before, self.clipped = self.clipped, self.clipped or clipped

@@ -29,6 +29,7 @@ from croq_magic.compiler.check.values import (
     SpanValue,
     Value,
     constant,
+    is_entry,
     is_index,
 )
 from croq_magic.compiler.source import Span
@@ -105,7 +106,9 @@ def _unwrap(value: Value) -> Value:
 
 
 def _logical(c: Checker, e: syntax.Binary) -> Value:
-    left, right = condition(c, e.left), condition(c, e.right)
+    left = condition(c, e.left)
+    with c.guarded(left):
+        right = condition(c, e.right)
     for a, b in ((left, right), (right, left)):
         if isinstance(a, ir.Const):
             return Scalar(a if bool(a.value) is (e.op == "||") else b, BOOL)
@@ -135,11 +138,25 @@ def binary(c: Checker, op: str, a: Scalar, b: Scalar, span: Span) -> Scalar:
             known = decide(expr)
             expr = expr if known is None else ir.Const(known, BOOL)
         return Scalar(expr, BOOL)
-    expr = ir.Binary(op, left, right, compute_type(dtype))
+    checked = op in ("/", "%") and dtype.is_integer and not divisor_is_known(c, right, span)
+    expr = ir.Binary(op, left, right, compute_type(dtype), checked, span=span)
     if is_index(expr):
         expr = _fold(expr, dtype)
     narrow = _narrow(a, b) if dtype is S32 else None
     return Scalar(expr, dtype, narrow, a.element or b.element)
+
+
+def divisor_is_known(c: Checker, divisor: ir.Expr, span: Span) -> bool:
+    """Whether a divisor is certainly not zero: by its bounds, or because the function refuses to run otherwise. If not,
+    the division is checked while running."""
+    low, high = integers.interval(divisor)
+    if (low is not None and low > 0) or (high is not None and high < 0):
+        return True
+    if not is_index(divisor) or not is_entry(divisor) or c.guards or c.maybe_skipped:
+        return False
+    message = f"division by zero: `{span.text}`"
+    c.require(ir.Binary("!=", divisor, ir.Const(0, divisor.dtype), BOOL), "TYP22", message, span)
+    return True
 
 
 def _fold(expr: ir.Expr, dtype: DType) -> ir.Expr:
@@ -196,7 +213,8 @@ def _change_extent(c: Checker, e: syntax.Binary, left: Value, right: Value) -> V
 @evaluates
 def _(e: syntax.Ternary, c: Checker) -> Value:
     test = condition(c, e.condition)
-    a, b = scalar(c, e.then), scalar(c, e.other)
+    with c.guarded(test):
+        a, b = scalar(c, e.then), scalar(c, e.other)
     if a.type is BOOL and b.type is BOOL:
         dtype = BOOL
     else:

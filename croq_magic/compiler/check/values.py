@@ -235,7 +235,7 @@ def is_index(e: ir.Expr) -> bool:
                 return False
         elif isinstance(node, ir.Unary) and node.op == "-":
             stack.append(node.operand)
-        elif isinstance(node, ir.Binary) and node.op in ("+", "-", "*", "/", "%"):
+        elif isinstance(node, ir.Binary) and node.op in ("+", "-", "*", "/", "%") and not node.checked:
             stack += (node.left, node.right)
         elif isinstance(node, ir.Builtin) and node.name in ("__max", "__min"):
             stack += node.args

@@ -20,4 +20,6 @@ class DropChecks:
 def _drop(node: ir.Node) -> ir.Node | None:
     if isinstance(node, ir.Load | ir.Store | ir.Atomic | ir.View) and node.checks:
         return dataclasses.replace(node, checks=())
+    if isinstance(node, ir.Binary) and node.checked:
+        return dataclasses.replace(node, checked=False)
     return None

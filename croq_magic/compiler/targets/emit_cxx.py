@@ -136,6 +136,7 @@ class Expressions:
     variable: Callable[[ir.Var], str]
     guard: CheckedAccess
     constants: dict[str, int] = dataclasses.field(default_factory=dict)  # unrolled loop variables
+    divide: Callable[[ir.Binary, str, str, str], str] | None = None  # a checked division of a C++ type by a text
 
     # ------------------------------------------------------------------------------------------------- indices
 
@@ -173,8 +174,7 @@ class Expressions:
         if isinstance(e, ir.Binary) and e.op in "/%" and e.dtype.is_integer:
             if (integers.value(e.right) or 0) > 0:
                 return f"{self.index(e.left, TIMES)} {e.op} {self.index(e.right, TIMES + 1)}", TIMES
-            helper = "croq_div" if e.op == "/" else "croq_mod"
-            return f"{helper}<{INDEX}>({self.index(e.left)}, {self.index(e.right)})", PRIMARY
+            return self._division(e, INDEX, self.index(e.left), self.index(e.right)), PRIMARY
         if isinstance(e, ir.Builtin) and e.name in ("__max", "__min") and e.dtype.is_integer:
             return f"croq_{e.name[2:]}<{INDEX}>({self.index(e.args[0])}, {self.index(e.args[1])})", PRIMARY
         if isinstance(e, ir.Builtin) and e.name == "cdiv":
@@ -238,8 +238,7 @@ class Expressions:
         if op in ("/", "%") and e.dtype.is_integer:
             divisor = integers.value(e.right)
             if divisor is None or divisor in (0, -1):
-                helper = "croq_div" if op == "/" else "croq_mod"
-                return f"{helper}<{ctype(e.dtype)}>({self.value(e.left)}, {self.value(e.right)})", PRIMARY
+                return self._division(e, ctype(e.dtype), self.value(e.left), self.value(e.right)), PRIMARY
         if op in ("<<", ">>"):
             amount = integers.value(e.right)
             if amount is None or not 0 <= amount < e.dtype.bits:
@@ -250,6 +249,11 @@ class Expressions:
             text = f"{self._float_operand(e.left, level)} {op} {self._float_operand(e.right, level + 1)}"
             return (text, level) if e.dtype is BOOL else (f"{ctype(e.dtype)}({text})", PRIMARY)
         return self._narrow(f"{self.value(e.left, level)} {op} {self.value(e.right, level + 1)}", level, e.dtype)
+
+    def _division(self, e: ir.Binary, to: str, left: str, right: str) -> str:
+        if e.checked and self.divide is not None:
+            return self.divide(e, to, left, right)
+        return f"{'croq_div' if e.op == '/' else 'croq_mod'}<{to}>({left}, {right})"
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         """A conversion as the language defines it: saturating from floats to integers, one rounding between floats."""

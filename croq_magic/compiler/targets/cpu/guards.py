@@ -33,7 +33,7 @@ class Guards(Writer):
         self.state = state
         self.names = names
         self.leave = leave
-        self.expressions = Expressions(names, self.pointer, self.variable, self._guard)
+        self.expressions = Expressions(names, self.pointer, self.variable, self._guard, divide=self._divide)
         self.instance: list[ir.Var] = []
         self.declared: set[str] = set()
 
@@ -119,6 +119,15 @@ class Guards(Writer):
         condition, report = self._failure(found, what, getattr(node, "span", None) or view.span)
         choice = f"CROQ_LIKELY({condition}) ? {access} : ({report}, {otherwise})"
         return f"({{ {' '.join(temporaries)} {choice}; }})" if temporaries else f"({choice})"
+
+    def _divide(self, e: ir.Binary, to: str, left: str, right: str) -> str:
+        """A division whose divisor may be zero. The dividend is evaluated first, as it may fail too."""
+        number = self.site("division by zero", (), e.span, code="TYP22")
+        over, by = self.names.fresh("over"), self.names.fresh("by")
+        report = f"croq_fail({', '.join(['lane', str(number), *self.instance_values()])})"
+        helper = "croq_div" if e.op == "/" else "croq_mod"
+        result = f"CROQ_LIKELY({by} != 0) ? {helper}<{to}>({over}, {by}) : ({report}, {to}(0))"
+        return f"({{ const {to} {over} = {left}; const {to} {by} = {right}; {result}; }})"
 
     @contextlib.contextmanager
     def guarded(
