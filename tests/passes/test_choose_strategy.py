@@ -84,17 +84,16 @@ def test_roles_of_groups_need_a_fiber_a_group() -> None:
         "inthreads.async (t < 16) { trigger e; } inthreads.async (t >= 16) { wait e; }",
         "inthreads.async (w == 0) { if (x.at(t) > 0) trigger e; } inthreads.async (w == 1) { wait e; }",
         "inthreads.async (w == 0) { foreach n in x.at(t) { trigger e; } } inthreads.async (w == 1) { wait e; }",
-        "inthreads.async (w == 0) { inthreads (t == 0) { trigger e; } } inthreads.async (w == 1) { wait e; }",
+        "inthreads.async (w == 0) { inthreads (t == 0) { __bar_arrive(1, 32); } } inthreads.async (w == 1) { s.at(t) = 1; }",
+        "inthreads.async (w == 0) { inthreads (t == x.at(0)) { trigger e; } } inthreads.async (w == 1) { wait e; }",
         "inthreads.async (w == 0) { local s32 [1] v; v.at(0) = t; while (v.at(0) > 0) { trigger e; v.at(0) -= 1; } } "
         "inthreads.async (w == 1) { wait e; }",
     ],
 )
 def test_threads_that_disagree_need_a_fiber_each(inside: str) -> None:
     heads = chosen(f"{GROUPS} {{ {inside} }}")
-    assert heads == [
-        "region group [w < 2] fibers  // events between roles",
-        "region thread [t < 32] fibers  // events between roles",
-    ]
+    reason = "named barriers" if "__bar" in inside else "events between roles"
+    assert heads == [f"region group [w < 2] fibers  // {reason}", f"region thread [t < 32] fibers  // {reason}"]
 
 
 @pytest.mark.parametrize(
@@ -213,6 +212,33 @@ def test_collective_statements_are_done_once() -> None:
           r[t] = s[t] + u[t]
         }
         barrier block  // inthreads
+      }"""
+    )
+
+
+def test_a_thread_that_arrives_for_its_role() -> None:
+    """Who passes the event is known; the fiber of the group does it, and stores are those of the thread."""
+    body = f"""{GROUPS} {{
+      inthreads.async (w == 0) {{ inthreads (t == 7) {{ s.at(t) = 1; trigger e; }} }}
+      inthreads.async (w == 1) {{ wait e; }}
+    }}"""
+    assert (
+        lowered(body)
+        == """\
+      region group [w < 2] fibers {  // events between roles
+        inthreads.async w == 0 {
+          barrier block  // inthreads
+          region thread [t < 32] {
+            if t == 7 {
+              s[t] = 1
+            }
+          }
+          trigger e
+          barrier block  // inthreads
+        }
+        inthreads.async w == 1 {
+          wait e
+        }
       }"""
     )
 

@@ -20,7 +20,7 @@ from typing import ClassVar
 from croq_magic.compiler import ir
 from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.joins import fragment_owner, has_events, is_collective
+from croq_magic.compiler.passes.joins import elected, fragment_owner, has_events, is_collective
 from croq_magic.compiler.passes.map_limits import threads_of_unit
 from croq_magic.compiler.passes.structure import bodies, inner_regions, instances, map_kernels, map_regions
 from croq_magic.compiler.source import Source
@@ -56,14 +56,14 @@ class ChooseStrategy:
             body = _with_one_granularity(map_regions(root.body, self._region))
         return root if body is root.body else dataclasses.replace(root, body=body)
 
-    def _region(self, region: ir.Region, strict: bool = False) -> ir.Region:
+    def _region(self, region: ir.Region, strict: bool = False, known: str = "") -> ir.Region:
         body = map_regions(region.body, lambda inner: self._region(inner, strict))
         inside = [inner.fibers for inner in inner_regions(body) if inner.fibers is not None]
-        reason = inside[0].reason if inside else divergence(region, strict)
+        reason = inside[0].reason if inside else known or divergence(region, strict)
         if reason and self.strategy == "loops":
             raise TargetError(f"loops cannot run {reason}; fibers can")
         if reason and not strict:
-            return self._region(region, strict=True)
+            return self._region(region, strict=True, known=reason)
         if self.strategy == "fibers":
             reason = reason or "asked for"
         if body is region.body and not reason:
@@ -138,6 +138,7 @@ class _Divergence:
         self.tainted = {var.name for var in region.indices}
         self.private: set[ir.Buffer] = set()
         self.selected = 0  # `inthreads` around that do not select all instances
+        self.elected = 0  # those among them that only say who passes events
 
     def reason(self) -> str:
         if not any(map(self.joins, _statements(self.region.body))):
@@ -182,11 +183,14 @@ class _Divergence:
                 continue
             inside = apart or (isinstance(s, ir.If) and self.differs(s.condition))
             selects = isinstance(s, ir.Masked) and self.differs(s.predicate)
-            self.selected += selects
-            self._plain(s, apart or self.selected > 0)
+            elects = isinstance(s, ir.Masked) and selects and elected(s, (self.region,)) is not None
+            self.elected += elects
+            self.selected += selects and not elects
+            self._plain(s, apart or self.selected + self.elected > 0)
             for inner in bodies(s):
                 yield from self.visit(inner, inside)
-            self.selected -= selects
+            self.selected -= selects and not elects
+            self.elected -= elects
 
     def _loop(self, s: ir.For | ir.While, apart: bool) -> Iterator[str]:
         heads = (s.condition,) if isinstance(s, ir.While) else (s.start, s.stop)

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from croq_magic.compiler import ir
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+
+from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.passes.structure import bodies
 from croq_magic.compiler.visit import walk
 
@@ -12,6 +16,43 @@ Level = ir.Level
 def has_events(s: ir.Stmt) -> bool:
     """Whether somebody waits for events or at named barriers in a statement, or lets others wait."""
     return any(isinstance(node, (ir.Trigger, ir.WaitEvent, ir.NamedBarrier)) for node in walk(s))
+
+
+MOST_TRIED = 4096  # instances that are looked through for one that a predicate selects
+
+
+def elected(s: ir.Masked, regions: Sequence[ir.Region]) -> dict[ir.Var, ir.Expr] | None:
+    """Where an `inthreads` with joins only says which instances of `regions` pass events: indices of one of them. None
+    where it selects none, or by something else than indices, or where its instances do more together."""
+    if s.is_async or not has_events(s) or not all(map(_passes_events, _statements(s.body))):
+        return None
+    axes = [axis for region in regions for axis in zip(region.indices, region.extents, strict=True)]
+    sizes = [integers.value(extent) for _, extent in axes]
+    if any(size is None for size in sizes) or math.prod(map(int, filter(None, sizes))) > MOST_TRIED:
+        return None
+    try:
+        selects = evaluate.function((s.predicate,), [var.name for var, _ in axes])
+        for place in itertools.product(*(range(size or 0) for size in sizes)):
+            if selects(*place)[0]:
+                return {var: integers.constant(i) for (var, _), i in zip(axes, place, strict=True)}
+    except (ValueError, ZeroDivisionError):
+        pass
+    return None
+
+
+def _passes_events(s: ir.Stmt) -> bool:
+    """Whether a statement is one of a single instance, or an event whose parties follow from who gets there."""
+    if isinstance(s, (ir.Trigger, ir.WaitEvent)):
+        return not s.event.parties
+    meets = isinstance(s, (ir.Barrier, ir.NamedBarrier, ir.Masked, ir.Region))
+    return not meets and not is_collective(s) and fragment_owner(s) is None
+
+
+def _statements(body: ir.Body) -> Iterator[ir.Stmt]:
+    for s in body:
+        yield s
+        for inner in bodies(s):
+            yield from _statements(inner)
 
 
 def must_split(region: ir.Region) -> bool:

@@ -17,12 +17,12 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.joins import coarsest, has_events, leaves_loop, must_split, scope_of
+from croq_magic.compiler.passes.joins import coarsest, elected, has_events, leaves_loop, must_split, scope_of
 from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
 from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
@@ -164,6 +164,10 @@ class _Split:
                 segment = _Segment(_Chain(cut), _Chain((*around, *cut)), (taken,))
                 return self.joined(s, segment)
             staying = cut[: len(cut) - len(deep)]
+            leader = elected(s, deep)
+            if leader is not None:
+                body = _for_selected(self.expand(s.body, (*around, *staying), deep, False), s.predicate, leader)
+                return _around(staying, self.joined(s, *body))
             part = self.role if self.fiber is not None or has_events(s) else self.masked
             return _around(staying, part(s, (*around, *staying), deep))
         lifted = isinstance(s, (ir.For, ir.While)) or not isinstance(s, ir.Region)
@@ -175,12 +179,12 @@ class _Split:
         inside = (self.expand(s.body, around, cut, False),)
         return self.joined(s, _Lifted(_Chain(cut), dataclasses.replace(s, is_async=True, body=()), inside))
 
-    def joined(self, s: ir.Masked, part: ir.Stmt) -> ir.Body:
+    def joined(self, s: ir.Masked, *parts: ir.Stmt) -> ir.Body:
         """What an `inthreads` has become, with the joins of the fibers around it."""
         if s.is_async or self.fiber is None:
-            return (part,)
+            return parts
         join = ir.Barrier(Level.BLOCK, "inthreads", span=s.span)
-        return join, part, join
+        return join, *parts, join
 
     def masked(self, s: ir.Masked, around: Chain, cut: Chain) -> ir.Body:
         """An `inthreads` whose selected instances meet. Its segments run for them alone; what stands between segments
@@ -411,7 +415,7 @@ def _around(regions: Chain, body: ir.Body) -> ir.Body:
     return body
 
 
-def _for_selected(tree: ir.Body, selected: ir.Var, leader: dict[ir.Var, ir.Load]) -> ir.Body:
+def _for_selected(tree: ir.Body, selected: ir.Expr, leader: Mapping[ir.Var, ir.Expr]) -> ir.Body:
     """The tree with its segments for selected instances alone, and what is between them evaluated for the leader."""
     out: list[ir.Stmt] = []
     for s in tree:
