@@ -66,7 +66,7 @@ ENTRY printing(croq_lane* lane, const int64_t* w) {
   return croq_rt->launch(lane, &site, order, nullptr, w[0], 0, CROQ_SERIAL);
 }
 ENTRY hungry(croq_lane* lane, const int64_t* w) {
-  void* storage = croq_rt->allocate(lane, w[0]);
+  void* storage = croq_rt->allocate(lane, w[0], true);
   croq_rt->release(storage);
   return CROQ_OK;
 }

@@ -151,11 +151,11 @@ bool give_scratch(croq_lane* lane, int64_t bytes) {
 
 int64_t most_memory = (int64_t)1 << 46;  // what there is: more would be granted, and the process killed when it is used
 
-void* allocate(croq_lane* lane, int64_t bytes) {
+void* allocate(croq_lane* lane, int64_t bytes, bool zeroed) {
   void* storage = nullptr;
   if (bytes >= 0 && bytes <= most_memory) storage = aligned(bytes);
   if (!storage) stop_call(lane->call, CROQ_MEMORY);
-  else memset(storage, 0, (size_t)bytes);
+  else if (zeroed) memset(storage, 0, (size_t)bytes);
   return storage;
 }
 

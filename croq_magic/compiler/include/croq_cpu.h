@@ -7,7 +7,7 @@
 
 // ---------------------------------------------------------------------------------------------- runtime interface
 // These structures are shared with croq_runtime.cpp; CROQ_ABI changes with them.
-#define CROQ_ABI 3
+#define CROQ_ABI 4
 #define CROQ_VALUES 24
 
 enum { CROQ_OK = 0, CROQ_CHECK = 1, CROQ_INTERRUPTED = 2, CROQ_MEMORY = 3, CROQ_ARGUMENT = 4 };
@@ -46,7 +46,8 @@ struct croq_runtime {
                     int64_t scratch_bytes, int32_t flags);
   int32_t (*poll)(croq_lane* lane);
   void (*fail)(croq_lane* lane, int32_t check, int32_t count, const int64_t* values);
-  void* (*allocate)(croq_lane* lane, int64_t bytes);  // zero-filled, 128-byte aligned; null after recording the failure
+  // 128-byte aligned, zero-filled if asked for; null after recording the failure
+  void* (*allocate)(croq_lane* lane, int64_t bytes, bool zeroed);
   void (*release)(void* storage);
   void (*print)(croq_lane* lane, const char* text, int64_t bytes);
   void (*print_number)(croq_lane* lane, int32_t kind, int64_t integer, double real);
@@ -224,10 +225,10 @@ CROQ_INLINE int64_t croq_product(Extents... extents) {
   return wraps ? INT64_MAX : total;
 }
 
-// A host-side buffer of zeros; `data` is null when there was no memory.
+// A host-side buffer; `data` is null when there was no memory.
 struct croq_storage {
   void* data;
-  croq_storage(croq_lane* lane, int64_t bytes) : data(croq_rt->allocate(lane, bytes)) {}
+  croq_storage(croq_lane* lane, int64_t bytes, bool zeroed = true) : data(croq_rt->allocate(lane, bytes, zeroed)) {}
   ~croq_storage() { croq_rt->release(data); }
   croq_storage(const croq_storage&) = delete;
 };

@@ -45,13 +45,19 @@ def reads_zeros(function: ir.Function) -> bool:
     return any(b.zeroed for b in declared if id(b) in returned)
 
 
+def first_launch(body: ir.Body, position: int, buffer: ir.Buffer) -> tuple[int, ir.Launch] | None:
+    """The first statement after `position` that mentions a buffer, with its place, if it is a launch."""
+    first = next((i for i in range(position + 1, len(body)) if _mentions(body[i], buffer)), None)
+    statement = None if first is None else body[first]
+    return (first, statement) if first is not None and isinstance(statement, ir.Launch) else None
+
+
 def _without_zeros(body: ir.Body, position: int, buffer: ir.Buffer) -> ir.Body:
     """The host body with the zeros of one buffer dropped, itself where something may read them."""
-    first = next((i for i in range(position + 1, len(body)) if _mentions(body[i], buffer)), None)
-    if first is None or not isinstance(body[first], ir.Launch):
+    place = first_launch(body, position, buffer)
+    if place is None:
         return body
-    launch = body[first]
-    assert isinstance(launch, ir.Launch)
+    first, launch = place
     found = _first_use(launch.kernel.region, buffer)
     if found is None:
         return body

@@ -171,7 +171,8 @@ class HostFunction(Statements):
         factors = [*buffer.shape, *map(integers.constant, (*buffer.slots, buffer.dtype.size))]
         bytes_ = f"croq_product({', '.join(map(self.expressions.index, factors))})"
         owner = self.names.fresh(f"{name}_storage")
-        self.line(f"croq_storage {owner}(lane, {bytes_});")
+        zeroed = "" if buffer.zeroed else ", false"
+        self.line(f"croq_storage {owner}(lane, {bytes_}{zeroed});")
         self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*){owner}.data;")
         self.line(f"if (!{name}) return CROQ_MEMORY;")
 

@@ -11,6 +11,7 @@ from croq_magic.compiler.passes.hoist_fragments import HoistFragments
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.order_loops import OrderLoops
 from croq_magic.compiler.passes.split_regions import SplitRegions
+from croq_magic.compiler.passes.zero_in_blocks import ZeroInBlocks
 from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_registers
 
 
@@ -23,4 +24,5 @@ def passes(strategy: str = "auto") -> Sequence[Pass]:
         FormMeetings(),
         LowerFragments(),
         OrderLoops(*vector_registers(), last_level_cache()),
+        ZeroInBlocks(),
     )
