@@ -495,3 +495,27 @@ def test_threads_that_yield_are_not_expected_any_more() -> None:
     lane = np.arange(64) % 32
     expect = np.where(lane > 20, 0, x[:, ::-1] + 3 * (lane < 11))
     np.testing.assert_array_equal(croq.compile(source).f(x), expect)
+
+
+def test_number_of_groups_that_the_block_knows() -> None:
+    source = """
+        __co__ s32 [3, 6, 32] f(s32 [32] x, int n) {
+          s32 [3, 6, 32] r;
+          parallel b by 3 : block {
+            groups = n + b;
+            last = groups - 1;
+            shared s32 [32] s;
+            shared event go;
+            parallel w by groups : group, t by 32 : thread {
+              inthreads.async (w == 0) { s.at(t) = x.at(t) * last; trigger go; }
+              inthreads.async (w > 0) { wait go; r.at(b, w, t) = s.at(31 - t); }
+            }
+          }
+          return r;
+        }
+    """
+    x = np.arange(32, dtype=np.int32)
+    expect = np.zeros((3, 6, 32), np.int32)
+    for b in range(3):
+        expect[b, 1 : 4 + b] = x[::-1] * (3 + b)
+    np.testing.assert_array_equal(croq.compile(source).f(x, 4), expect)

@@ -118,7 +118,9 @@ class FiberPlan:
         self.events: dict[ir.Event, EventPlan] = {}
         self.meetings: dict[Role, None] = {}
         self.values: dict[str, ir.Expr] = {}  # immutable scalars as expressions of what is known before fibers run
+        self.of_block: dict[str, ir.Expr] = {}  # the same for those that stand in the block itself
         self.inside: set[str] = set()  # scalars that get their values inside fibers
+        self.in_block: set[str] = set()  # and in the block, by something that is not known at its start
         self.named_barriers = any(isinstance(n, ir.NamedBarrier) for n in walk(body))
         self.yields: list[tuple[Layer, Span | None]] = []
         self._visit(body, Where(self.block))
@@ -152,6 +154,18 @@ class FiberPlan:
     def written(self, e: ir.Expr) -> ir.Expr:
         """An expression with immutable scalars replaced by what they stand for."""
         return rewrite(e, lambda n: self.values.get(n.name) if isinstance(n, ir.Var) else None)
+
+    def at_start(self, e: ir.Expr) -> ir.Expr | None:
+        """An expression of what is known at the start of a block; None if it depends on anything else."""
+        known = {**self.of_block, **self.values}
+        written = rewrite(e, lambda n: known.get(n.name) if isinstance(n, ir.Var) else None)
+        return self._unless(written, self.inside | self.in_block)
+
+    @staticmethod
+    def _unless(e: ir.Expr, names: set[str]) -> ir.Expr | None:
+        """The expression, or None if it loads something or depends on one of the names."""
+        unknown = any(isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in names) for n in walk(e))
+        return None if unknown else e
 
     def waits(self, where: Where) -> Role | None:
         """Who surely passes a wait; None if that cannot be told before the fibers run."""
@@ -224,12 +238,13 @@ class FiberPlan:
     def _define(self, s: ir.Stmt, where: Where) -> None:
         names: list[str] = []
         if isinstance(s, ir.Let):
-            value = self.written(s.value) if s.value is not None and s.var.role is ir.Role.LET else None
-            stands = value is not None and not any(
-                isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in self.inside) for n in walk(value)
-            )
-            if stands and value is not None and not where.layer.is_block:
-                self.values[s.var.name] = value if value.dtype is s.var.dtype else ir.Cast(value, s.var.dtype)
+            value = s.value if s.var.role is ir.Role.LET else None
+            if value is not None and where.layer.is_block:
+                value, known = self.at_start(value), self.of_block
+            elif value is not None:
+                value, known = self._unless(self.written(value), self.inside), self.values
+            if value is not None:
+                known[s.var.name] = value if value.dtype is s.var.dtype else ir.Cast(value, s.var.dtype)
                 return
             names = [s.var.name]
         elif isinstance(s, (ir.For, ir.Assign)):
@@ -238,8 +253,8 @@ class FiberPlan:
             names = [s.result.name]
         elif isinstance(s, ir.Region) and s.fibers is None:
             names = [var.name for var in s.indices]
-        if not where.layer.is_block:
-            self.inside |= set(names)
+        changing = self.in_block if where.layer.is_block else self.inside
+        changing |= set(names)
 
     def _note(self, s: ir.Stmt, where: Where) -> None:
         if isinstance(s, ir.DeclareEvent):

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.targets.cpu.fiber_plan import EventPlan, FiberPlan, Layer, Role
 from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, Names, Unsupported
-from croq_magic.compiler.visit import walk
 
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.cpu.statements import Statements
@@ -110,13 +109,11 @@ class FiberTables:
 
     def _constant(self, out: Statements, e: ir.Expr) -> str:
         """A size as C++ text: a constant, or a value known at the start of a block."""
-        changing = [
-            n for n in walk(e) if isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in self.plan.inside)
-        ]
-        if changing:
+        known = self.plan.at_start(e)
+        if known is None:
             what = "a number of fibers that depends on values of a block"
             raise Unsupported(f"{what} is not supported by the CPU target yet")
-        return out.expressions.index(e, TIMES + 1)
+        return out.expressions.index(known, TIMES + 1)
 
     # ------------------------------------------------------------------------------------------- where fibers start
 
