@@ -110,6 +110,29 @@ def test_threads_that_do_not_reach_a_barrier() -> None:
     assert first == "cell:9:32: f: deadlock: 24 instances wait at a barrier at line 9; 40 instances have ended"
 
 
+def test_threads_that_meet_at_different_statements() -> None:
+    source = """
+        __co__ s32 [64] f(s32 [64] x) {
+          s32 [64] r;
+          parallel b by 1 : block {
+            shared s32 [64] s;
+            shared s32 [64] u;
+            parallel t by 64 : thread {
+              v = x.at(t);
+              if (v > 40) { dma.copy x => s; } else { dma.copy x => u; }
+              r.at(t) = v > 40 ? s.at(t) : u.at(t);
+            }
+          }
+          return r;
+        }
+    """
+    x = np.arange(64, dtype=np.int32)
+    function = croq.compile(source).f
+    np.testing.assert_array_equal(function(x + 41), x + 41)
+    with pytest.raises(croq.CheckError, match="f: instances that must meet stand at different statements"):
+        function(x)
+
+
 def test_named_barrier_that_too_few_reach() -> None:
     text = failure(roles("__bar_sync(3, 96);", "__bar_sync(3, 96);"))
     assert text == (
