@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import sys
 import warnings
 from collections.abc import Iterator, Mapping
@@ -153,7 +154,7 @@ class TileFunction:
         self.__signature__ = inspect.Signature(
             [
                 inspect.Parameter(
-                    p.name,
+                    p.name + "_" * keyword.iskeyword(p.name),
                     inspect.Parameter.POSITIONAL_OR_KEYWORD,
                     **({"default": None} if p.kind == "stream" else {}),
                 )

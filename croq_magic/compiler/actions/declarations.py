@@ -2,22 +2,39 @@
 
 from __future__ import annotations
 
+import difflib
+import re
 from typing import Any
 
 from croq_magic.compiler import syntax as s
 from croq_magic.compiler.actions.base import Kids, cover, nodes
 from croq_magic.compiler.actions.chains import ChainActions, MapOp
 from croq_magic.compiler.actions.expressions import ExpressionActions
-from croq_magic.compiler.lexer import Token
+from croq_magic.compiler.lexer import ELEM_TYPES, Token
 from croq_magic.compiler.source import Span
+
+_DECLARED = re.compile(r"\s+[A-Za-z_]\w*\s*[;,{[]")  # a name and what may follow one that is declared
 
 
 class DeclarationActions(ChainActions, ExpressionActions):
     def start(self, kids: Kids) -> s.Function:
         for derivation in self.derivations:
-            dims = ", ".join(item.span.text for item in derivation.items)
-            self.error("SYN11", f"use `.at({dims})` for elements; `[i][j]` indexes buffer arrays", derivation)
+            self._misread(derivation)
         return kids[0]  # type: ignore[no-any-return]
+
+    def _misread(self, derivation: s.Derivation) -> None:
+        """`g[0, 1]` where no shape is wanted: an element, or the type of a declaration if a name follows."""
+        after = derivation.span.source.text[derivation.span.end :]
+        if isinstance(derivation.base, s.NameRef) and _DECLARED.match(after):
+            word = derivation.base.text
+            near = difflib.get_close_matches(word, ELEM_TYPES, n=1, cutoff=0.5)
+            hint = (
+                f"did you mean `{near[0]}`?" if near else "such as `s32`, `u8`, `f16`, `f32`"
+            )
+            self.error("SYN01", f"`{word}` is not an element type", derivation.base, hint)
+            return
+        dims = ", ".join(item.span.text for item in derivation.items)
+        self.error("SYN11", f"use `.at({dims})` for elements; `[i][j]` indexes buffer arrays", derivation)
 
     def function(self, kids: Kids) -> s.Function:
         marker, result, name, _, params, _, body = kids

@@ -75,9 +75,12 @@ def _(op: syntax.ChunkAt, c: Checker, parent: ir.View, name: str) -> ir.View:
             continue
         if not isinstance(value, Bounded):
             as_scalar(c, value, span, span.text)
-            counts = ", ".join("4" if i == dimension else "1" for i in range(parent.rank))
-            places = ", ".join(span.text if i == dimension else "0" for i in range(parent.rank))
-            c.fail("VEW04", f"`{span.text}` has no extent", span, f"`{name}.chunk({counts}).at({places})`")
+            counts, places = [], []
+            for i, (other, place) in enumerate(arguments):
+                counts.append("4" if i == dimension else show(other.extent) if isinstance(other, Bounded) else "1")
+                places.append("0" if other is None else place.text)
+            hint = f"`{name}.chunk({', '.join(counts)}).at({', '.join(places)})`"
+            c.fail("VEW04", f"`{span.text}` has no extent", span, hint)
         c.require_bounded(extent, span)
         chunk = _chunk_extent(c, extent, value.extent, dimension, span, name)
         origin.append(integers.mul(value.value, chunk))

@@ -126,9 +126,11 @@ def flags(compiler: Compiler, native: bool = True) -> tuple[str, ...]:
     Contraction is off so that all targets round alike; integers wrap; math functions set no errno. `printf` is
     ours and must not become `puts`. Warnings about generated code help nobody; errors are mapped to the cell.
     """
-    common = ("-std=c++17", "-w", "-fPIC", "-fvisibility=hidden", "-ffp-contract=off", "-fwrapv", "-fno-builtin-printf")
+    # An exception has nowhere to go but to end the process, and on a GPU there are none.
+    language = ("-std=c++17", "-fno-exceptions", "-fwrapv", "-ffp-contract=off", "-fno-builtin-printf")
+    common = (*language, "-w", "-fPIC", "-fvisibility=hidden")
     if not native:
-        own: tuple[str, ...] = ("-O1", "-fno-exceptions", "-fno-rtti")
+        own: tuple[str, ...] = ("-O1", "-fno-rtti")
     else:
         arm = platform.machine().lower() in ("arm64", "aarch64")
         own = ("-O3", "-mcpu=native" if arm else "-march=native", "-fno-math-errno", "-fno-trapping-math")
