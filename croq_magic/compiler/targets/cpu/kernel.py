@@ -71,8 +71,8 @@ class KernelFunction(FiberStatements):
         if self.plan.needed:
             self.read_only = _read_only(body)
         self.instance += [var for region in self.grid[:-1] for var in region.indices]
-        if work < THIN and not shared and self.axes and not self.plan.needed:
-            self._thin_blocks(body, work)
+        if work < THIN and self.axes and not self.plan.needed:
+            self._thin_blocks(body, work, shared)
         else:
             self._thick_blocks(body, shared)
         if any(isinstance(node, ir.Store) and node.streaming for node in walk(body)):
@@ -134,7 +134,7 @@ class KernelFunction(FiberStatements):
             with self.an_instance(self.grid[-1]):
                 self.body(body)
 
-    def _thin_blocks(self, body: ir.Body, work: int) -> None:
+    def _thin_blocks(self, body: ir.Body, work: int, shared: Sequence[ir.Buffer]) -> None:
         """Blocks that are single loop iterations: the last axis is an inner loop that the compiler can vectorise."""
         (last, extent), outer = self.axes[-1], self.axes[:-1]
         name, start, stop = self.names.of(last), self.names.fresh("row_begin"), self.names.fresh("row_end")
@@ -153,8 +153,11 @@ class KernelFunction(FiberStatements):
             self.line(f"const {INDEX} {stop} = croq_min<{INDEX}>({start} + {most}, {size});")
             self.line(f"block_ += {stop} - {start};")
             head = f"for ({INDEX} {name} = {start}; {name} < {stop}; ++{name})"
-            with self.block(head), self.an_instance(self.grid[-1]):
-                self.body(body)
+            with self.block(head):
+                for buffer in shared:
+                    self._place_buffer(buffer)
+                with self.an_instance(self.grid[-1]):
+                    self.body(body)
 
     def region(self, s: ir.Region) -> None:
         if s.level is ir.Level.BLOCK:  # blocks below a cluster that has statements of its own

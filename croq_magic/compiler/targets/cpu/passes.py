@@ -9,6 +9,7 @@ from croq_magic.compiler.passes.choose_strategy import ChooseStrategy
 from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.hoist_fragments import HoistFragments
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
+from croq_magic.compiler.passes.narrow_regions import NarrowRegions
 from croq_magic.compiler.passes.order_loops import OrderLoops
 from croq_magic.compiler.passes.split_regions import SplitRegions
 from croq_magic.compiler.passes.zero_in_blocks import ZeroInBlocks
@@ -23,6 +24,7 @@ def passes(strategy: str = "auto") -> Sequence[Pass]:
         SplitRegions(),
         FormMeetings(),
         LowerFragments(),
+        NarrowRegions(),
         OrderLoops(*vector_registers(), last_level_cache()),
         ZeroInBlocks(),
     )
