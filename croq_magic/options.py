@@ -26,7 +26,7 @@ class _Parser(argparse.ArgumentParser):
         known = [option for action in self._actions for option in action.option_strings]
         word = message.rpartition(":")[2].split()
         if message.startswith("unrecognized") and word and not word[0].startswith("-"):
-            message += "; an expression with blanks is quoted as a whole, -b \"x = a + b\""
+            message += '; an expression with blanks is quoted as a whole, -b "x = a + b"'
         near = difflib.get_close_matches(word[0], known, n=1) if message.startswith("unrecognized") and word else []
         message += f" (did you mean {near[0]}?)" if near else ""
         raise OptionError(f"{message}\n{self.format_usage().strip()}")

@@ -84,7 +84,8 @@ def test_roles_of_groups_need_a_fiber_a_group() -> None:
         "inthreads.async (t < 16) { trigger e; } inthreads.async (t >= 16) { wait e; }",
         "inthreads.async (w == 0) { if (x.at(t) > 0) trigger e; } inthreads.async (w == 1) { wait e; }",
         "inthreads.async (w == 0) { foreach n in x.at(t) { trigger e; } } inthreads.async (w == 1) { wait e; }",
-        "inthreads.async (w == 0) { inthreads (t == 0) { __bar_arrive(1, 32); } } inthreads.async (w == 1) { s.at(t) = 1; }",
+        "inthreads.async (w == 0) { inthreads (t == 0) { __bar_arrive(1, 32); } } "
+        "inthreads.async (w == 1) { s.at(t) = 1; }",
         "inthreads.async (w == 0) { inthreads (t == x.at(0)) { trigger e; } } inthreads.async (w == 1) { wait e; }",
         "inthreads.async (w == 0) { local s32 [1] v; v.at(0) = t; while (v.at(0) > 0) { trigger e; v.at(0) -= 1; } } "
         "inthreads.async (w == 1) { wait e; }",
