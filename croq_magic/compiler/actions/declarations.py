@@ -28,9 +28,7 @@ class DeclarationActions(ChainActions, ExpressionActions):
         if isinstance(derivation.base, s.NameRef) and _DECLARED.match(after):
             word = derivation.base.text
             near = difflib.get_close_matches(word, ELEM_TYPES, n=1, cutoff=0.5)
-            hint = (
-                f"did you mean `{near[0]}`?" if near else "such as `s32`, `u8`, `f16`, `f32`"
-            )
+            hint = f"did you mean `{near[0]}`?" if near else "such as `s32`, `u8`, `f16`, `f32`"
             self.error("SYN01", f"`{word}` is not an element type", derivation.base, hint)
             return
         dims = ", ".join(item.span.text for item in derivation.items)
