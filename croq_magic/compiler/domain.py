@@ -13,21 +13,27 @@ import numpy as np
 
 from croq_magic.compiler import ir, numeric
 from croq_magic.compiler.access import Access, Axis
+from croq_magic.compiler.closed import bounds_of, closed, selected, tightened
 from croq_magic.compiler.evaluate import free_variables
+from croq_magic.compiler.linear import linear
 from croq_magic.compiler.numeric import DataDependentError, Ints, Value
 from croq_magic.compiler.relation import LIMIT, Factor, Relation
 from croq_magic.compiler.types import BOOL, S32
 
 
 def relation(
-    access: Access, values: Mapping[str, Value], limit: int = LIMIT, at: Sequence[int] | None = None
+    access: Access,
+    values: Mapping[str, Value],
+    limit: int = LIMIT,
+    at: Sequence[int] | None = None,
+    fixed: Mapping[str, int] | None = None,
 ) -> Relation:
     """Evaluates an access; `values` gives every dimension and scalar parameter that it depends on.
 
     `at` keeps only the points that touch that element. A table that is too large is then not thinned but solved for
-    its longest axis, if the map is affine in it.
+    its longest axis, if the map is affine in it. `fixed` gives some axes a single value.
     """
-    built = _Builder(access, dict(values), limit, at).build()
+    built = _Builder(access, dict(values), limit, at, fixed or {}).build()
     return built if at is None else built.select(at)
 
 
@@ -45,9 +51,16 @@ def conjuncts(e: ir.Expr) -> list[ir.Expr]:
 
 
 class _Builder:
-    def __init__(self, access: Access, values: dict[str, Value], limit: int, at: Sequence[int] | None) -> None:
-        self.access, self.values, self.limit, self.at = access, values, limit, at
-        self.ranges: dict[str, Ints] = {}
+    def __init__(
+        self,
+        access: Access,
+        values: dict[str, Value],
+        limit: int,
+        at: Sequence[int] | None,
+        fixed: Mapping[str, int],
+    ) -> None:
+        self.access, self.values, self.limit, self.at, self.fixed = access, values, limit, at, fixed
+        self.ranges: dict[str, range] = {}
         self.conditions: list[tuple[ir.Expr, set[str]]] = []
         self.notes = list(access.notes)
 
@@ -56,6 +69,8 @@ class _Builder:
             self._range(axis)
         for condition in (part for c in self.access.conditions for part in conjuncts(c)):
             if self._known(condition):
+                if self._always(condition):
+                    continue
                 self.conditions.append((condition, self._over(condition)))
             else:
                 self.notes.append("a condition that depends on data is taken to hold")
@@ -67,7 +82,7 @@ class _Builder:
             else:
                 self.notes.append("an index that depends on data may be any")
                 name = f"any {d}"
-                self.ranges[name] = np.arange(shape[d])
+                self.ranges[name] = range(shape[d])
                 coords[d] = ir.Var(name)
         sets = [over for _, over in self.conditions] + [self._over(e) for e in coords.values()]
         groups = _connected([s for s in sets if s])
@@ -78,8 +93,19 @@ class _Builder:
         used = set().union(*groups) if groups else set()
         extents = {name: len(r) for name, r in self.ranges.items()}
         free = {name: n for name, n in extents.items() if name not in used}
-        starts = {name: int(self.ranges[name][0]) if n else 0 for name, n in free.items()}
+        starts = {name: self.ranges[name][0] if n else 0 for name, n in free.items()}
         return Relation(self.access, shape, tuple(factors), extents, free, starts, tuple(dict.fromkeys(self.notes)))
+
+    def _always(self, condition: ir.Expr) -> bool:
+        """Whether the axes' ranges alone make a condition hold: it then ties no axes together."""
+        if not all(map(len, self.ranges.values())):
+            return False
+        found = bounds_of(condition, self.values, self.ranges)
+        if found is None:
+            return False
+        line, start, stop = found
+        low, high = line.bounds(self.ranges)
+        return (start is None or start <= low) and (stop is None or high < stop)
 
     def _known(self, e: ir.Expr) -> bool:
         try:
@@ -104,7 +130,9 @@ class _Builder:
             stop = start + 1 if stop is None else stop
         step = axis.step
         moving = self._over(axis.start) | self._over(axis.stop)
-        self.ranges[axis.name] = np.arange(start, stop, 1 if self._over(axis.start) else step, dtype=np.int64)
+        self.ranges[axis.name] = range(start, stop, 1 if self._over(axis.start) else step)
+        if axis.name in self.fixed:
+            self.ranges[axis.name] = range(self.fixed[axis.name], self.fixed[axis.name] + 1)
         if moving:
             for op, left, right in ((">=", axis.var, axis.start), ("<", axis.var, axis.stop)):
                 condition = ir.Binary(op, left, right, BOOL)
@@ -118,43 +146,49 @@ class _Builder:
         if not self._known(e):
             return None
         names = self._over(e)
-        grids = self._grid([n for n in self.ranges if n in names])[0]
+        line = linear(e, self.values, self.ranges) if all(len(self.ranges[n]) for n in names) else None
+        if line is not None:
+            return line.bounds(self.ranges)[0 if choose is min else 1]
+        grids = self._grid({n: r for n, r in self.ranges.items() if n in names})[0]
         v = numeric.value(e, self.values | grids)
         if isinstance(v, np.ndarray):
             return (int(v.min()) if choose is min else int(v.max())) if v.size else 0
         return int(v)
 
-    def _grid(self, names: Sequence[str]) -> tuple[dict[str, Ints], tuple[int, ...]]:
+    def _grid(self, ranges: Mapping[str, range]) -> tuple[dict[str, Ints], tuple[int, ...]]:
         """Broadcastable arrays of the axes' values, thinned to the limit, and their common shape."""
-        chosen = [self.ranges[name] for name in names]
-        limit = self.limit if math.prod(len(r) for r in chosen) <= self.limit else self.limit // 16
-        while math.prod(len(r) for r in chosen) > max(limit, 16 ** len(chosen)):
-            longest = max(range(len(chosen)), key=lambda i: len(chosen[i]))
-            r = chosen[longest]
-            spread = np.linspace(0, len(r) - 1, max(2, len(r) // 2)).astype(np.int64)
-            ends = np.r_[0:4, len(r) - 2 : len(r)] if len(r) > 16 else np.array([0, len(r) - 1])
-            chosen[longest] = r[np.unique(np.r_[ends, spread])]
-        shape = tuple(len(r) for r in chosen)
+        sizes = {name: len(r) for name, r in ranges.items()}
+        full = math.prod(sizes.values())
+        limit = max(self.limit if full <= self.limit else self.limit // 16, 16 ** len(sizes))
+        while math.prod(sizes.values()) > limit:
+            longest = max(sizes, key=lambda name: sizes[name])
+            others = math.prod(n for name, n in sizes.items() if name != longest)
+            second = max((n for name, n in sizes.items() if name != longest), default=1)
+            sizes[longest] = max(8, limit // others, min(second, sizes[longest] // 2))
         arrays = {
-            name: r.reshape([-1 if i == place else 1 for i in range(len(chosen))])
-            for place, (name, r) in enumerate(zip(names, chosen, strict=True))
+            name: selected(r, sizes[name]).reshape([-1 if i == place else 1 for i in range(len(ranges))])
+            for place, (name, r) in enumerate(ranges.items())
         }
-        return arrays, shape
+        return arrays, tuple(v.size for v in arrays.values())
 
     def _factor(self, group: set[str], coords: dict[int, ir.Expr]) -> Factor:
-        names = [name for name in self.ranges if name in group]
         dims = [d for d, e in coords.items() if (over := self._over(e)) and over <= group]
-        full = math.prod(len(self.ranges[name]) for name in names)
-        solved = None
-        if self.at is not None and full > self.limit:
-            solved = self._solve(names, [(coords[d], self.at[d]) for d in dims])
-        grid, shape = solved or self._grid(names)
+        conditions = [c for c, over in self.conditions if over and over <= group]
+        ranges = {name: r for name, r in self.ranges.items() if name in group}
+        ranges, conditions = tightened(ranges, conditions, self.values)
+        full = math.prod(len(r) for r in ranges.values())
+        solved = form = None
+        if full > self.limit:
+            if self.at is not None:
+                solved = self._solve(ranges, [(coords[d], self.at[d]) for d in dims])
+            else:
+                form = closed(ranges, conditions, {d: coords[d] for d in dims}, self.values)
+        grid, shape = solved or self._grid(ranges)
         values = self.values | grid
         mask: np.ndarray | None = None
-        for condition, over in self.conditions:
-            if over and over <= group:
-                holds = np.broadcast_to(np.asarray(numeric.value(condition, values), bool), shape)
-                mask = holds if mask is None else mask & holds
+        for condition in conditions:
+            holds = np.broadcast_to(np.asarray(numeric.value(condition, values), bool), shape)
+            mask = holds if mask is None else mask & holds
         flat = None if mask is None else mask.ravel()
 
         def table(v: Value) -> Ints:
@@ -163,16 +197,16 @@ class _Builder:
 
         evaluated = {d: table(numeric.value(coords[d], values)) for d in dims}
         tried = full if solved else math.prod(shape)
-        return Factor({name: table(grid[name]) for name in names}, evaluated, full, tried)
+        return Factor({name: table(grid[name]) for name in ranges}, evaluated, full, tried, form)
 
     def _solve(
-        self, names: Sequence[str], equations: Sequence[tuple[ir.Expr, int]]
+        self, ranges: Mapping[str, range], equations: Sequence[tuple[ir.Expr, int]]
     ) -> tuple[dict[str, Ints], tuple[int, ...]] | None:
         """Candidates for the points where the expressions have the given values: the other axes' values enumerated,
         the longest axis computed from the first expression that is affine in it. None where that cannot be done."""
-        longest = max(names, key=lambda name: len(self.ranges[name]))
-        others = [name for name in names if name != longest]
-        if math.prod(len(self.ranges[name]) for name in others) > self.limit:
+        longest = max(ranges, key=lambda name: len(ranges[name]))
+        others = {name: r for name, r in ranges.items() if name != longest}
+        if math.prod(len(r) for r in others.values()) > self.limit:
             return None
         grid, shape = self._grid(others)
         rows = math.prod(shape)
@@ -186,8 +220,9 @@ class _Builder:
             if (slope == 0).any() or (two - one != slope).any():
                 continue
             candidate = (target - zero) // slope
-            values = self.ranges[longest]
-            good = (candidate * slope == target - zero) & np.isin(candidate, values)
+            r = ranges[longest]
+            good = (candidate * slope == target - zero) & (candidate >= r.start) & (candidate < r.stop)
+            good &= (candidate - r.start) % r.step == 0
             return {longest: candidate[good]} | {n: v[good] for n, v in flat.items()}, (int(good.sum()),)
         return None
 

@@ -4,8 +4,9 @@ Coordinates of different dimensions mostly depend on different indices: in `lhs[
 on (px, c0) and columns on (tile_k, c1). The relation is therefore kept as a product of factors, each a table over the
 indices that some coordinates or conditions share; indices that nothing depends on only multiply counts. A table is
 evaluated by NumPy broadcasting. One with more than `limit` points is thinned to a sixteenth of that: a subset of the
-values of its longest axes, the first and last few always among them, so boxes of monotone maps stay exact; `exact` is
-False then.
+values of its longest axes, the first and last few always among them, so boxes of monotone maps stay exact. Where the
+factor has a closed form (`closed.py`), that gives counts and chunks and the table is only a sample; where it has none,
+`exact` is False.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from functools import cached_property
 import numpy as np
 
 from croq_magic.compiler.access import Access
+from croq_magic.compiler.closed import Closed
+from croq_magic.compiler.linear import NotClosedError
 from croq_magic.compiler.numeric import Ints
 
-LIMIT = 2_000_000
+LIMIT = 1 << 20
 NOBODY, SEVERAL = -1, -2
 
 
@@ -32,19 +35,51 @@ class Factor:
     coords: dict[int, Ints]
     full: int  # points of the axes' ranges, before conditions
     tried: int  # how many of them were evaluated
+    closed: Closed | None = None
 
     @property
-    def exact(self) -> bool:
+    def complete(self) -> bool:
+        """Whether the table holds every point."""
         return self.tried == self.full
+
+    @cached_property
+    def exact(self) -> bool:
+        """Whether counts and chunks are those of all points."""
+        return self.complete or self._closed_count is not None
+
+    @cached_property
+    def count(self) -> int:
+        """The number of points; of a thinned table, about."""
+        if self.complete or self._closed_count is None:
+            return self.rows if self.complete else self.rows * self.full // self.tried
+        return self._closed_count
+
+    @cached_property
+    def _closed_count(self) -> int | None:
+        try:
+            return None if self.closed is None else self.closed.count
+        except NotClosedError:
+            return None
 
     @property
     def rows(self) -> int:
         return len(next(iter((*self.points.values(), *self.coords.values())), np.zeros(1)))
 
+    def inside(self, shape: Sequence[int]) -> bool:
+        """Whether all coordinates surely lie in an array of this shape."""
+        if self.complete:
+            return all(((v >= 0) & (v < shape[d])).all() for d, v in self.coords.items())
+        c = self.closed
+        if c is None:
+            return False
+        low, high = c.line.bounds(c.ranges)
+        return all(max(low, c.low) >= 0 and min(high + 1, c.high) <= shape[d] for d in self.coords)
+
     def where(self, mask: np.ndarray) -> Factor:
         """The rows that a boolean or index array selects."""
         points = {name: v[mask] for name, v in self.points.items()}
-        return dataclasses.replace(self, points=points, coords={d: v[mask] for d, v in self.coords.items()})
+        coords = {d: v[mask] for d, v in self.coords.items()}
+        return dataclasses.replace(self, points=points, coords=coords, closed=None)
 
     def key(self, names: Iterable[str]) -> Ints:
         """One number a row that tells apart the values of the axes in `names`."""
@@ -62,7 +97,8 @@ class Chunks:
     """What each value of some axes touches in the dimensions of one factor: bounding boxes, in the axes' order.
 
     `index` holds the axes' values, `low` and `high` (exclusive) the box, one row a chunk; `elements` counts distinct
-    elements, so a chunk is dense where it equals the box's volume.
+    elements, so a chunk is dense where it equals the box's volume. `count` is the number of chunks, of which a large
+    factor lists a selection.
     """
 
     dims: tuple[int, ...]
@@ -70,6 +106,7 @@ class Chunks:
     low: Ints
     high: Ints
     elements: Ints
+    count: int
 
     @property
     def dense(self) -> bool:
@@ -96,17 +133,23 @@ class Relation:
     @cached_property
     def count(self) -> int:
         """How often an element is touched, all instances and iterations together."""
-        counts = (f.rows if f.exact else f.rows * f.full // f.tried for f in self.factors)
-        return math.prod(counts) * math.prod(self.free.values())
+        return math.prod(f.count for f in self.factors) * math.prod(self.free.values())
 
     @cached_property
     def distinct(self) -> int:
         """Number of different elements touched; of a thinned relation, a lower bound."""
         return math.prod(_distinct(f, self.shape) for f in self.factors if f.coords) if self.count else 0
 
+    @cached_property
+    def untouched(self) -> int | None:
+        """Number of elements that are not touched; None where that is not known."""
+        if not self.exact or not all(f.inside(self.shape) for f in self.factors):
+            return None
+        return math.prod(self.shape) - self.distinct
+
     def chunks(self, fixed: Sequence[str]) -> tuple[Chunks, ...]:
         """Per factor with coordinates: what one value of the axes in `fixed` touches while the others vary."""
-        return tuple(_chunks(f, fixed, self.shape) for f in self.factors if f.coords)
+        return tuple(_chunks(f, fixed, self.shape, self.extents) for f in self.factors if f.coords)
 
     def owners(self, weights: Mapping[str, int], limit: int = LIMIT) -> Ints | None:
         """For each element the sum of `weights[axis] * value` of who touches it: with the weights of a linear id, who.
@@ -114,7 +157,7 @@ class Relation:
         NOBODY (-1) where nobody does, SEVERAL (-2) where different ones do. Axes on which the access does not depend
         count 0. None for arrays of more than `limit` elements or a thinned relation.
         """
-        if math.prod(self.shape) > limit or not all(f.exact for f in self.factors):
+        if math.prod(self.shape) > limit or not all(f.complete for f in self.factors):
             return None
         if not self.count:
             return np.full(self.shape, NOBODY, np.int64)
@@ -170,6 +213,11 @@ def _linear(f: Factor, shape: Sequence[int]) -> Ints:
 
 
 def _distinct(f: Factor, shape: Sequence[int]) -> int:
+    if f.closed is not None and not f.complete:
+        try:
+            return f.closed.distinct
+        except NotClosedError:
+            pass
     linear, size = _linear(f, shape), math.prod(shape[d] for d in f.coords)
     if size > 16 * LIMIT or (len(linear) and (linear.min() < 0 or linear.max() >= size)):
         return len(np.unique(linear))
@@ -178,8 +226,14 @@ def _distinct(f: Factor, shape: Sequence[int]) -> int:
     return int(np.count_nonzero(touched))
 
 
-def _chunks(f: Factor, fixed: Sequence[str], shape: Sequence[int]) -> Chunks:
+def _chunks(f: Factor, fixed: Sequence[str], shape: Sequence[int], extents: Mapping[str, int]) -> Chunks:
     dims, names = tuple(sorted(f.coords)), [name for name in fixed if name in f.points]
+    if f.closed is not None and not f.complete:
+        try:
+            index, start, stop, elements = f.closed.chunks(names)
+            return Chunks(dims, index, start[:, None], stop[:, None], elements, f.closed.chunk_count(names))
+        except NotClosedError:
+            pass
     key, linear = f.key(names), _linear(f, shape)
     order = np.lexsort((linear, key))
     key, linear = key[order], linear[order]
@@ -188,12 +242,15 @@ def _chunks(f: Factor, fixed: Sequence[str], shape: Sequence[int]) -> Chunks:
     columns = [f.coords[d][order] for d in dims]
     if not len(first):
         empty = np.zeros((0, len(dims)), np.int64)
-        return Chunks(dims, {n: np.zeros(0, np.int64) for n in names}, empty, empty, np.zeros(0, np.int64))
+        return Chunks(dims, {n: np.zeros(0, np.int64) for n in names}, empty, empty, np.zeros(0, np.int64), 0)
     low = np.stack([np.minimum.reduceat(c, first) for c in columns], axis=1)
     high = np.stack([np.maximum.reduceat(c, first) for c in columns], axis=1) + 1
     elements = np.add.reduceat(new.astype(np.int64), first)
     index = {name: f.points[name][order][first] for name in names}
-    return Chunks(dims, index, low, high, elements)
+    count = len(first)
+    if not f.complete and names:
+        count = min(math.prod(extents[name] for name in names), math.prod(shape[d] for d in dims))
+    return Chunks(dims, index, low, high, elements, count)
 
 
 def _extremes(f: Factor, weights: Mapping[str, int], shape: Sequence[int]) -> tuple[Ints, Ints]:

@@ -15,10 +15,11 @@ import numpy as np
 
 from croq_magic.compiler import ir, numeric
 from croq_magic.compiler.access import Access, Axis, Mode
+from croq_magic.compiler.closed import selected
 from croq_magic.compiler.numeric import DataDependentError, Ints
 from croq_magic.viz.subject import COARSE, Subject
 
-ROWS = 2_000_000
+ROWS = 1 << 18
 
 
 @dataclasses.dataclass(frozen=True)
@@ -195,19 +196,18 @@ class Resolver:
                 continue
             scope = self.subject.values | table.index
             try:
-                bounds = [np.asarray(numeric.value(e, scope), np.int64) for e in (axis.start, axis.stop)]
+                limits = [np.asarray(numeric.value(e, scope), np.int64) for e in (axis.start, axis.stop)]
             except DataDependentError:
                 self.note(f"the bounds of {axis.name} depend on data")
                 continue
-            start, stop = (np.broadcast_to(b, table.rows) for b in bounds)
+            start, stop = (np.broadcast_to(b, table.rows) for b in limits)
             if not table.rows:
                 table = Table(table.index | {axis.name: np.zeros(0, np.int64)}, table.origin)
                 continue
-            values = np.arange(int(start.min()), int(stop.max()), 1 if start.min() != start.max() else axis.step)
-            most = max(1, ROWS // table.rows)
-            if len(values) > most:
+            bounds = range(int(start.min()), int(stop.max()), 1 if start.min() != start.max() else axis.step)
+            values = selected(bounds, max(1, ROWS // table.rows))
+            if len(values) < len(bounds):
                 self.note("only a part of a long iteration is followed")
-                values = values[:most]
             rows = np.repeat(np.arange(table.rows), len(values))
             column = np.tile(values, table.rows)
             inside = (column >= start[rows]) & (column < stop[rows]) & ((column - start[rows]) % axis.step == 0)

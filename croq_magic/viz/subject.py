@@ -42,6 +42,10 @@ class Subject:
         """The access over its domain, or only at the points that touch one element."""
         return relation(access, self.values, at=at)
 
+    def instance(self, access: Access, fixed: dict[str, int]) -> Relation:
+        """The access with some of its indices at one value."""
+        return relation(access, self.values, fixed=fixed)
+
     def extents(self, expressions: tuple[ir.Expr, ...]) -> tuple[int, ...]:
         from croq_magic.compiler import numeric
 
@@ -107,13 +111,15 @@ def linear_weights(r: Relation, levels: tuple[ir.Level, ...]) -> dict[str, int]:
 def subject(fn: Any, given: dict[str, Any]) -> Subject:
     """The function and values for its dimensions, from arrays by parameter name, dimensions and scalars by name.
 
-    Raises `BindError` for an unknown name, extents that disagree, and a dimension without a value.
+    Raises `BindError` for an unknown name, extents that disagree or are below 1, and a dimension without a value.
     """
     function = ir_of(fn)
     values: dict[str, Any] = {}
     sources: dict[str, str] = {}
 
     def put(name: str, value: Any, source: str) -> None:
+        if name in dims and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
+            raise BindError(f"{function.name}: {name} is {value!r} in {source}, but extents are integers of at least 1")
         if values.setdefault(name, value) != value:
             raise BindError(f"{function.name}: {name} is {values[name]} in {sources[name]} but {value} in {source}")
         sources.setdefault(name, source)

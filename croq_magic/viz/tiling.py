@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Sequence
 from functools import reduce
@@ -11,7 +12,7 @@ import numpy as np
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.access import Access
-from croq_magic.compiler.relation import NOBODY, SEVERAL, Factor, Relation
+from croq_magic.compiler.relation import NOBODY, SEVERAL, Chunks, Factor, Relation
 from croq_magic.viz import theme as themes
 from croq_magic.viz.figure import Diagram
 from croq_magic.viz.subject import COARSE, FINE, Level, Subject, linear_weights, subject
@@ -19,6 +20,7 @@ from croq_magic.viz.words import instances_text, level_text, plural
 
 LISTED = 1 << 16  # chunks that `data` lists one by one
 MAPPED = 1 << 18  # elements of an array up to which `data` maps each to its owner
+SEGMENTED = 1 << 20  # elements of a dimension up to which its segments are found one by one
 
 
 def tiling(fn: Any, *, theme: str = "auto", **sizes: Any) -> Diagram:
@@ -31,14 +33,16 @@ def tiling(fn: Any, *, theme: str = "auto", **sizes: Any) -> Diagram:
       levels before included); `sharing`, per kind the other indices, with extents, whose instances touch the same
       chunk; `grid` (chunks per dimension), `chunk` (extents of one), `count`, `ragged`, `dense`; `several`, the number
       of elements that lie in several chunks; and one row per chunk in `low` and `high` (exclusive), with the indices'
-      values in `index` (None for more than 65,536 chunks);
-    - `nobody`: the number of elements that the function leaves alone;
+      values in `index` (None for more than 65,536 chunks); and, where the chunks form a grid, per dimension its
+      `segments`: `low`, `high` and `index` values of each, their `count`, and `excerpt`, True where a large dimension
+      lists a selection, the first and last few always in it;
+    - `nobody`: the number of elements that the function leaves alone (None where that is not known);
     - `instances`: how many there are of an on-chip array (one per block or thread), 1 for global ones;
     - `owner`: for `block` and `thread` the linear id per element (-1: nobody, -2: several), and the same for each
       single index (None for arrays of more than 262,144 elements);
     - `exact`, and `notes` on what is not.
 
-    Raises `BindError` for a missing dimension.
+    Raises `BindError` for a dimension that is missing or below 1.
     """
     s = subject(fn, sizes)
     arrays: dict[str, Any] = {}
@@ -111,10 +115,14 @@ def _array(s: Subject, buffer: ir.Buffer, group: Sequence[Access]) -> dict[str, 
         "instances": math.prod(s.extents((axis.stop,))[0] for axis in s.apart(buffer).values()),
         "levels": levels,
         "owner": owner,
-        "nobody": None if some is None else int((some == NOBODY).sum()),
+        "nobody": _untouched(relations) if some is None else int((some == NOBODY).sum()),
         "exact": all(r.exact for r in relations),
         "notes": tuple(dict.fromkeys(note for r in relations for note in r.notes)),
     }
+
+
+def _untouched(relations: Sequence[Relation]) -> int | None:
+    return relations[0].untouched if len(relations) == 1 else None
 
 
 def _use(a: Access) -> str:
@@ -141,7 +149,7 @@ def _level(relations: Sequence[Relation], level: Level, fixed: tuple[str, ...]) 
     for other in parts[1:]:
         merged = tuple(_union(a, b) for a, b in zip(merged, other, strict=False))
     rank = len(relations[0].shape)
-    count = math.prod(_extent(relations[0], c.index, c.low) for c in merged)
+    count = math.prod(c.count for c in merged)
     out: dict[str, Any] = {"kind": level.kind, "indices": fixed, "sharing": {}, "count": count}
     separable = sorted(d for c in merged for d in c.dims) == list(range(rank)) and all(len(c.dims) == 1 for c in merged)
     segments = [_segments(relations, d, fixed) for d in range(rank)] if separable else None
@@ -162,22 +170,25 @@ def _level(relations: Sequence[Relation], level: Level, fixed: tuple[str, ...]) 
     return out
 
 
-def _extent(r: Relation, index: dict[str, Any], low: Any) -> int:
-    """Number of chunks of a factor; of a thinned one, what its axes' extents say."""
-    factor = next((f for f in r.factors if not f.exact and set(index) <= set(f.points)), None)
-    if factor is not None and index:
-        dims = [d for d in factor.coords if d < len(r.shape)]
-        return min(math.prod(r.extents[name] for name in index), math.prod(r.shape[d] for d in dims))
-    return len(low)
-
-
-def _union(a: Any, b: Any) -> Any:
-    """Boxes that hold what two accesses of the same instance touch."""
-    import dataclasses
-
-    if a.dims != b.dims or a.low.shape != b.low.shape:
+def _union(a: Chunks, b: Chunks) -> Chunks:
+    """Boxes that hold what two accesses of the same instance touch, for the instances that both list."""
+    if a.dims != b.dims or a.index.keys() != b.index.keys():
         return a
+    if any(not np.array_equal(v, b.index[n]) for n, v in a.index.items()):
+        count = max(a.count, b.count)
+        keys = [np.stack([*c.index.values()], axis=1) for c in (a, b)]
+        _, number = np.unique(np.concatenate(keys), axis=0, return_inverse=True)
+        first, second = np.split(number.reshape(-1), [len(keys[0])])
+        _, rows, others = np.intersect1d(first, second, assume_unique=True, return_indices=True)
+        if not len(rows):
+            return a
+        a, b = _rows(a, rows, count), _rows(b, others, count)
     return dataclasses.replace(a, low=np.minimum(a.low, b.low), high=np.maximum(a.high, b.high))
+
+
+def _rows(c: Chunks, rows: Any, count: int) -> Chunks:
+    index = {n: v[rows] for n, v in c.index.items()}
+    return Chunks(c.dims, index, c.low[rows], c.high[rows], c.elements[rows], count)
 
 
 def _listed(parts: Sequence[Any], rank: int) -> dict[str, Any]:
@@ -202,7 +213,7 @@ def _segments(relations: Sequence[Relation], dim: int, fixed: Sequence[str]) -> 
     factor = factors[0]
     names = [name for name in fixed if name in factor.points]
     extent = r.shape[dim]
-    if not all(f.exact for f in factors) or extent > 1 << 22:
+    if not all(f.complete for f in factors) or extent > SEGMENTED:
         return _thinned(r, factor, dim, names)
     owner = reduce(_both, (_owner(f, dim, names, extent)[0] for f in factors))
     _, row = _owner(factor, dim, names, extent)
@@ -219,8 +230,8 @@ def _thinned(r: Relation, factor: Factor, dim: int, names: Sequence[str]) -> dic
     order = np.argsort(chunks.low[:, 0], kind="stable")
     low, high = chunks.low[order, 0], np.minimum(chunks.high[order, 0], r.shape[dim])
     index = {name: v[order] for name, v in chunks.index.items()}
-    count = min(math.prod(r.extents[name] for name in names), r.shape[dim])
-    return {"low": low, "high": high, "state": np.zeros(len(low), int), "index": index, "count": count, "excerpt": True}
+    state = np.zeros(len(low), int)
+    return {"low": low, "high": high, "state": state, "index": index, "count": chunks.count, "excerpt": True}
 
 
 def _owner(f: Factor, dim: int, names: Sequence[str], extent: int) -> tuple[Any, Any]:

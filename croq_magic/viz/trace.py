@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,6 +58,8 @@ def trace(fn: Any, output: Sequence[int], *, array: str | None = None, theme: st
         count = len(next(iter(access_points.values()), np.zeros(1)))
         if not r.count:
             continue
+        if r.count > count:
+            resolver.note("only a part of the writes of this element is followed")
         exact = exact and not r.notes
         resolver.found.notes += [n for n in r.notes if n not in resolver.found.notes]
         writes += _writes(access, access_points, r)
@@ -103,9 +106,18 @@ def _array(s: Subject, name: str | None) -> ir.Buffer:
 
 
 def _index(function: str, name: str, output: Sequence[int], shape: tuple[int, ...]) -> tuple[int, ...]:
-    index = tuple(int(i) for i in ((output,) if isinstance(output, int) else output))
+    """The element's index, checked. An integer will do for an array of rank 1."""
+    valid = ", ".join(f"0..{n - 1}" for n in shape)
+    try:
+        given: list[Any] = list(output)
+    except TypeError:
+        given = [output]
+    try:
+        index = tuple(operator.index(i) for i in given)
+    except TypeError:
+        raise BindError(f"{function}: {output!r} is no index of {name}: give integers in [{valid}]") from None
     if len(index) != len(shape) or not all(0 <= i < n for i, n in zip(index, shape, strict=True)):
-        raise BindError(f"{function}: {name} has shape {shape}, so {index} is no index of it")
+        raise BindError(f"{function}: {name} has shape {shape}, so {index} is no index of it (valid: [{valid}])")
     return index
 
 
@@ -189,16 +201,13 @@ def _block_chunk(s: Subject, buffer: ir.Buffer, writes: Sequence[dict[str, Any]]
     block = writes[0]["block"]
     if access is None or not block:
         return None
-    r = s.relation(access)
+    r = s.instance(access, block)
     low, high = [0] * len(r.shape), list(r.shape)
-    for chunks in r.chunks(list(block)):
-        rows = np.ones(len(chunks.low), bool)
-        for name, v in chunks.index.items():
-            rows &= v == block[name]
-        if not rows.any():
+    for chunks in r.chunks(()):
+        if not len(chunks.low):
             return None
         for place, d in enumerate(chunks.dims):
-            low[d], high[d] = int(chunks.low[rows, place].min()), int(chunks.high[rows, place].max())
+            low[d], high[d] = int(chunks.low[:, place].min()), int(chunks.high[:, place].max())
     return tuple(low), tuple(high)
 
 

@@ -1,0 +1,222 @@
+"""A factor of a relation in closed form: one affine coordinate (or none) over a box of axes, between two bounds.
+
+`parallel p by N { r.at(p) = a.at(p); }` with N = 1e9 is such a factor, also with 16 elements a chunk and a ragged end
+(`p * 16 + c < N`): how many points there are, how many elements, and the box of each chunk follow without a table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Sequence
+from functools import cached_property
+
+import numpy as np
+
+from croq_magic.compiler import ir
+from croq_magic.compiler.linear import Linear, NotClosedError, Sums, below, linear, steps, sums
+from croq_magic.compiler.numeric import Ints, Value
+
+LISTED = 1 << 16  # chunks that are computed one by one; of more, a selection
+OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
+NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "!=": "=="}
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Closed:
+    """Points of the axes' `ranges` where `low <= line < high`; `line` is the coordinate of dimension `dim`."""
+
+    line: Linear
+    ranges: dict[str, range]
+    low: int
+    high: int
+    dim: int | None
+
+    @cached_property
+    def count(self) -> int:
+        """The number of points."""
+        base, of = steps(self.line, self.ranges)
+        others = math.prod(len(r) for n, r in self.ranges.items() if n not in self.line.terms)
+        return (below(self.high - base, of) - below(self.low - base, of)) * others
+
+    @cached_property
+    def distinct(self) -> int:
+        """The number of different coordinates."""
+        base, of = steps(self.line, self.ranges)
+        low, high = sums(of).under(np.array([self.low - base, self.high - base]))
+        return max(0, int(high - low))
+
+    def chunk_count(self, names: Sequence[str]) -> int:
+        """How many values of the axes `names` touch anything."""
+        fixed, of = steps(self.line, self.ranges, names)
+        inner, rest = self._inner(names)
+        if rest.gap > self.high - self.low:
+            raise NotClosedError
+        base = fixed + inner
+        others = math.prod(len(r) for n, r in self.ranges.items() if n in names and n not in self.line.terms)
+        return max(0, below(self.high - base, of) - below(self.low - rest.last - base, of)) * others
+
+    def chunks(self, names: Sequence[str]) -> tuple[dict[str, Ints], Ints, Ints, Ints]:
+        """Values of the axes `names`, sorted, with the first and last coordinate (exclusive) each touches and how many
+        different ones; of more than `LISTED` a selection, the first and last few always in it."""
+        index = self._selection(names)
+        inner, rest = self._inner(names)
+        base = np.zeros(len(next(iter(index.values()), np.zeros(1))), np.int64) + inner
+        for name, v in index.items():
+            base = base + self.line.terms.get(name, 0) * v
+        first, stop = rest.under(self.low - base), rest.under(self.high - base)
+        kept = np.flatnonzero(stop > first)
+        base, first, stop = base[kept], first[kept], stop[kept]
+        return {n: v[kept] for n, v in index.items()}, base + rest.at(first), base + rest.at(stop - 1) + 1, stop - first
+
+    def _inner(self, names: Sequence[str]) -> tuple[int, Sums]:
+        """What the axes other than `names` add: the least of it, offset included, and all sums from there."""
+        others = [n for n in self.line.terms if n not in names]
+        least, of = steps(self.line, self.ranges, others)
+        return least + self.line.offset, sums(of)
+
+    def _selection(self, names: Sequence[str]) -> dict[str, Ints]:
+        chosen = [selected(r, len(r)) for r in (self.ranges[n] for n in names)]
+        while math.prod(len(c) for c in chosen) > LISTED:
+            longest = max(range(len(chosen)), key=lambda i: len(chosen[i]))
+            chosen[longest] = selected(self.ranges[names[longest]], max(8, len(chosen[longest]) // 2))
+            if all(len(c) <= 8 for c in chosen):
+                break
+        grids = np.meshgrid(*chosen, indexing="ij") if chosen else []
+        table = np.stack([g.ravel() for g in grids], axis=1) if chosen else np.zeros((1, 0), np.int64)
+        if math.prod(len(self.ranges[n]) for n in names) > len(table):
+            table = np.unique(np.concatenate([table, self._ends(names)]), axis=0)
+        return {n: table[:, i] for i, n in enumerate(names)}
+
+    def _ends(self, names: Sequence[str]) -> Ints:
+        """The values of the axes with the smallest and the largest coordinate inside the bounds."""
+        rows = []
+        for up in (False, True):
+            left = (self.high - 1 if up else self.low) - self.line.offset
+            free = sorted(self.line.terms, key=lambda n: -abs(self.line.terms[n] * self.ranges[n].step))
+            row = {n: self.ranges[n][0] for n in names}
+            for i, name in enumerate(free):
+                least, rest = steps(self.line, self.ranges, free[i + 1 :])
+                room = left - least - (0 if up else sum(s * (n - 1) for s, n in rest))
+                k, r = self.line.terms[name], self.ranges[name]
+                step, start = abs(k * r.step), min(k * r[0], k * r[-1])
+                place = (room - start) // step if up else -((start - room) // step)
+                place = min(max(place, 0), len(r) - 1)
+                value = r[place] if k > 0 else r[len(r) - 1 - place]
+                left -= k * value
+                if name in row:
+                    row[name] = value
+            rows.append([row[n] for n in names])
+        return np.array(rows, np.int64).reshape(2, len(names))
+
+
+def selected(r: range, most: int) -> Ints:
+    """About `most` values of a range, evenly spread, the first four and the last two always among them."""
+    if len(r) <= max(most, 8):
+        return np.arange(r.start, r.stop, r.step, dtype=np.int64)
+    spread = np.linspace(0, len(r) - 1, min(max(2, most), LISTED)).astype(np.int64)
+    place = np.unique(np.r_[0:4, len(r) - 2 : len(r), spread])
+    return r.start + place * r.step
+
+
+def tightened(
+    ranges: dict[str, range], conditions: Sequence[ir.Expr], values: dict[str, Value]
+) -> tuple[dict[str, range], list[ir.Expr]]:
+    """Ranges without the values that a condition on one axis excludes, and the conditions that are left."""
+    ranges, left = dict(ranges), []
+    for condition in conditions:
+        found = bounds_of(condition, values, ranges) if all(map(len, ranges.values())) else None
+        if found is None or len(found[0].terms) > 1:
+            left.append(condition)
+            continue
+        line, low, high = found
+        for name, k in line.terms.items():
+            r = ranges[name]
+            least = None if low is None else low - line.offset
+            most = None if high is None else high - 1 - line.offset
+            if k < 0:
+                least, most = (None if most is None else -most), (None if least is None else -least)
+            first = r.start if least is None else -(-least // abs(k))
+            stop = r[-1] if most is None else most // abs(k)
+            start = max(r.start, r.start - (r.start - first) // r.step * r.step)
+            ranges[name] = range(start, min(r[-1], stop) + 1, r.step)
+        if not line.terms and not ((low is None or low <= line.offset) and (high is None or line.offset < high)):
+            left.append(condition)
+    return ranges, left
+
+
+def bounds_of(
+    condition: ir.Expr, values: dict[str, Value], ranges: dict[str, range]
+) -> tuple[Linear, int | None, int | None] | None:
+    """A comparison of affine sides as `low <= line < high`."""
+    negated = False
+    while isinstance(condition, ir.Unary) and condition.op == "!":
+        condition, negated = condition.operand, not negated
+    if not isinstance(condition, ir.Binary) or not condition.left.dtype.is_integer:
+        return None
+    op = NEGATED.get(condition.op) if negated else condition.op
+    if op not in OPPOSITE:
+        return None
+    left, right = linear(condition.left, values, ranges), linear(condition.right, values, ranges)
+    if left is None or right is None:
+        return None
+    line = left.plus(right, -1)
+    low = {">=": 0, ">": 1, "==": 0}.get(op)
+    high = {"<": 0, "<=": 1, "==": 1}.get(op)
+    return line, low, high
+
+
+def closed(
+    ranges: dict[str, range],
+    conditions: Sequence[ir.Expr],
+    coords: dict[int, ir.Expr],
+    values: dict[str, Value],
+) -> Closed | None:
+    """The factor with these axes in closed form; None where it has none."""
+    if len(coords) > 1 or not all(map(len, ranges.values())):
+        return None
+    limits = []
+    for condition in conditions:
+        found = bounds_of(condition, values, ranges)
+        if found is None:
+            return None
+        limits.append(found)
+    line = Linear({})
+    if coords:
+        (dim,) = coords
+        main = linear(coords[dim], values, ranges)
+        if main is None:
+            return None
+        line = main
+    elif limits:
+        line = limits[0][0]
+    least, most = line.bounds(ranges)
+    low, high = least, most + 1
+    for other, start, stop in limits:
+        smallest, largest = other.bounds(ranges)
+        if (start is None or start <= smallest) and (stop is None or largest < stop):
+            continue
+        ratio = _ratio(other, line)
+        if ratio is None:
+            return None
+        k, shift = ratio  # other = k * line + shift
+        if k < 0:
+            k, shift = -k, -shift
+            start, stop = (None if stop is None else 1 - stop), (None if start is None else 1 - start)
+        if start is not None:
+            low = max(low, -((shift - start) // k))
+        if stop is not None:
+            high = min(high, -((shift - stop) // k))
+    high = max(low, high)
+    return Closed(line, ranges, low, high, next(iter(coords), None))
+
+
+def _ratio(a: Linear, b: Linear) -> tuple[int, int] | None:
+    """k and c with `a = k * b + c`."""
+    if a.terms.keys() != b.terms.keys() or not a.terms:
+        return None
+    name = next(iter(a.terms))
+    k = a.terms[name] // b.terms[name]
+    if not k or any(a.terms[n] != k * b.terms[n] for n in a.terms):
+        return None
+    return k, a.offset - k * b.offset
