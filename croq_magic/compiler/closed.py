@@ -76,12 +76,8 @@ class Closed:
         return least + self.line.offset, sums(of)
 
     def _selection(self, names: Sequence[str]) -> dict[str, Ints]:
-        chosen = [selected(r, len(r)) for r in (self.ranges[n] for n in names)]
-        while math.prod(len(c) for c in chosen) > LISTED:
-            longest = max(range(len(chosen)), key=lambda i: len(chosen[i]))
-            chosen[longest] = selected(self.ranges[names[longest]], max(8, len(chosen[longest]) // 2))
-            if all(len(c) <= 8 for c in chosen):
-                break
+        sizes = thinned([len(self.ranges[n]) for n in names], LISTED)
+        chosen = [selected(self.ranges[n], size) for n, size in zip(names, sizes, strict=True)]
         grids = np.meshgrid(*chosen, indexing="ij") if chosen else []
         table = np.stack([g.ravel() for g in grids], axis=1) if chosen else np.zeros((1, 0), np.int64)
         if math.prod(len(self.ranges[n]) for n in names) > len(table):
@@ -108,6 +104,17 @@ class Closed:
                     row[name] = value
             rows.append([row[n] for n in names])
         return np.array(rows, np.int64).reshape(2, len(names))
+
+
+def thinned(sizes: Sequence[int], limit: int) -> list[int]:
+    """Sizes with a product of about `limit` at most, the largest ones cut; none below 8."""
+    left = list(sizes)
+    while math.prod(left) > limit and max(left) > 8:
+        longest = max(range(len(left)), key=lambda i: left[i])
+        others = math.prod(n for i, n in enumerate(left) if i != longest)
+        second = max((n for i, n in enumerate(left) if i != longest), default=1)
+        left[longest] = max(8, limit // others, min(second, left[longest] // 2))
+    return left
 
 
 def selected(r: range, most: int) -> Ints:

@@ -13,7 +13,7 @@ import numpy as np
 
 from croq_magic.compiler import ir, numeric
 from croq_magic.compiler.access import Access, Axis
-from croq_magic.compiler.closed import bounds_of, closed, selected, tightened
+from croq_magic.compiler.closed import bounds_of, closed, selected, thinned, tightened
 from croq_magic.compiler.evaluate import free_variables
 from croq_magic.compiler.linear import linear
 from croq_magic.compiler.numeric import DataDependentError, Ints, Value
@@ -157,16 +157,11 @@ class _Builder:
 
     def _grid(self, ranges: Mapping[str, range]) -> tuple[dict[str, Ints], tuple[int, ...]]:
         """Broadcastable arrays of the axes' values, thinned to the limit, and their common shape."""
-        sizes = {name: len(r) for name, r in ranges.items()}
-        full = math.prod(sizes.values())
-        limit = max(self.limit if full <= self.limit else self.limit // 16, 16 ** len(sizes))
-        while math.prod(sizes.values()) > limit:
-            longest = max(sizes, key=lambda name: sizes[name])
-            others = math.prod(n for name, n in sizes.items() if name != longest)
-            second = max((n for name, n in sizes.items() if name != longest), default=1)
-            sizes[longest] = max(8, limit // others, min(second, sizes[longest] // 2))
+        full = math.prod(len(r) for r in ranges.values())
+        limit = self.limit if full <= self.limit else self.limit // 16
+        sizes = thinned([len(r) for r in ranges.values()], limit)
         arrays = {
-            name: selected(r, sizes[name]).reshape([-1 if i == place else 1 for i in range(len(ranges))])
+            name: selected(r, sizes[place]).reshape([-1 if i == place else 1 for i in range(len(ranges))])
             for place, (name, r) in enumerate(ranges.items())
         }
         return arrays, tuple(v.size for v in arrays.values())
