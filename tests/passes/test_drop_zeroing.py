@@ -117,7 +117,18 @@ def left_early() -> ir.Function:
     return written(ir.Yield(), build.store(out, (p,), build.at(x, p)))
 
 
-@pytest.mark.parametrize("function", [plain, repeated])
+def loop_left_early() -> ir.Function:
+    """Whichever iteration ends the loop, the elements after it keep their zeros."""
+    inner = build.loop("i", N, [build.store(out, (i,), build.at(x, i)), ir.If(build.at(x, i), (ir.Break(),))])
+    return written(inner)
+
+
+def after_a_loop_left_early() -> ir.Function:
+    search = build.loop("i", N, [ir.If(build.at(x, i), (ir.Break(),)), ir.If(build.at(x, p), (ir.Continue(),))])
+    return written(search, build.store(out, (p,), build.at(x, p)))
+
+
+@pytest.mark.parametrize("function", [plain, repeated, after_a_loop_left_early])
 def test_plain_stores(function: Callable[[], ir.Function]) -> None:
     assert not reads_zeros(run_passes(function(), [DropZeroing()], Context()))
 
@@ -126,7 +137,7 @@ def test_plain_stores(function: Callable[[], ir.Function]) -> None:
     "function",
     [
         reversed_order, shifted, conditional, empty_loop, compound, read_by_a_function, read_by_the_host,
-        loaded_again_later, neighbour, left_early,
+        loaded_again_later, neighbour, left_early, loop_left_early,
     ],
 )  # fmt: skip
 def test_zeros_that_may_be_seen_stay(function: Callable[[], ir.Function]) -> None:

@@ -161,24 +161,46 @@ CROQ_INLINE T croq_min(T a, T b) { return b < a ? b : a; }
 template <typename T>
 CROQ_INLINE T croq_max(T a, T b) { return a < b ? b : a; }
 
-// Numeric maximum and minimum of floats: a NaN loses.
-CROQ_INLINE float croq_fmax(float a, float b) { return a != a ? b : (b != b ? a : (a < b ? b : a)); }
-CROQ_INLINE float croq_fmin(float a, float b) { return a != a ? b : (b != b ? a : (b < a ? b : a)); }
-CROQ_INLINE double croq_fmax(double a, double b) { return a != a ? b : (b != b ? a : (a < b ? b : a)); }
-CROQ_INLINE double croq_fmin(double a, double b) { return a != a ? b : (b != b ? a : (b < a ? b : a)); }
+// Numeric maximum and minimum of floats: a NaN loses. Two selections in a row, the first of which is one instruction:
+// in other forms g++ (12) makes branches of them, which random values cost several times as much.
+#define CROQ_EXTREME(name, type, replaces)                  \
+  CROQ_INLINE type name(type a, type b) {                   \
+    const type chosen = replaces ? b : a; /* a if b is NaN */ \
+    return a != a ? b : chosen;                             \
+  }
+CROQ_EXTREME(croq_fmax, float, a < b)
+CROQ_EXTREME(croq_fmin, float, b < a)
+CROQ_EXTREME(croq_fmax, double, a < b)
+CROQ_EXTREME(croq_fmin, double, b < a)
+#undef CROQ_EXTREME
 
-// The maximum or minimum of `result` and value(begin) .. value(end - 1), in many parts at once.
+// The maximum or minimum of `result` and value(begin) .. value(end - 1), in as many parts at once as there are values
+// for. Parts are joined by halves: one after the other they would take longer than the rest of a row of 256.
 #define CROQ_RUNNING(name, better)                                                          \
+  template <int half, typename T>                                                           \
+  CROQ_INLINE void croq_fold_##name(T* parts) {                                             \
+    if constexpr (half > 0) {                                                               \
+      T others[half];                                                                       \
+      for (int i = 0; i < half; ++i) others[i] = parts[half + i];                           \
+      for (int i = 0; i < half; ++i) parts[i] = better(parts[i], others[i]);                \
+      croq_fold_##name<half / 2>(parts);                                                    \
+    }                                                                                       \
+  }                                                                                         \
+  template <typename T, int count, typename Value>                                          \
+  CROQ_INLINE T croq_parts_##name(T result, int64_t& begin, int64_t end, Value value) {     \
+    if (end - begin < count) return result;                                                 \
+    T parts[count];                                                                         \
+    for (int i = 0; i < count; ++i) parts[i] = value(begin + i);                            \
+    for (begin += count; end - begin >= count; begin += count)                              \
+      for (int i = 0; i < count; ++i) parts[i] = better(parts[i], value(begin + i));        \
+    croq_fold_##name<count / 2>(parts);                                                     \
+    return better(result, parts[0]);                                                        \
+  }                                                                                         \
   template <typename T, typename Value>                                                     \
   CROQ_INLINE T croq_running_##name(T result, int64_t begin, int64_t end, Value value) {    \
-    constexpr int count = 256 / (int)sizeof(T);                                             \
-    if (end - begin >= count) {                                                             \
-      T parts[count];                                                                       \
-      for (int i = 0; i < count; ++i) parts[i] = value(begin + i);                          \
-      for (begin += count; end - begin >= count; begin += count)                            \
-        for (int i = 0; i < count; ++i) parts[i] = better(parts[i], value(begin + i));      \
-      for (int i = 0; i < count; ++i) result = better(result, parts[i]);                    \
-    }                                                                                       \
+    result = croq_parts_##name<T, 256 / (int)sizeof(T)>(result, begin, end, value);         \
+    result = croq_parts_##name<T, 64 / (int)sizeof(T)>(result, begin, end, value);          \
+    result = croq_parts_##name<T, 16 / (int)sizeof(T)>(result, begin, end, value);          \
     for (; begin < end; ++begin) result = better(result, value(begin));                     \
     return result;                                                                          \
   }

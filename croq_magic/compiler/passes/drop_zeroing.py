@@ -15,11 +15,11 @@ from typing import ClassVar
 from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.affine import Dim
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.structure import bodies
+from croq_magic.compiler.passes.structure import bodies, nested
 from croq_magic.compiler.visit import children, rewrite, substitute, walk
 
 Dims = tuple[Dim, ...]
-_LEAVING = (ir.Yield, ir.Break, ir.Continue, ir.CxxText, ir.Asm)
+_LEAVING = (ir.Yield, ir.CxxText, ir.Asm)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,6 +142,7 @@ def _leaves(body: ir.Body, dims: Dims | None) -> Iterator[tuple[ir.Stmt, Dims | 
             here = None if dims is None else (*dims, *map(Dim, s.indices, s.extents))
         elif isinstance(s, ir.For):
             whole = s.step == 1 and integers.value(s.start) == 0
+            whole = whole and not any(isinstance(n, (ir.Break, ir.Continue)) for n in nested(s.body))
             here = (*dims, Dim(s.var, s.stop)) if dims is not None and whole else None
         elif not isinstance(s, ir.Scope):
             here = None

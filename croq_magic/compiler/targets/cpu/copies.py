@@ -10,7 +10,7 @@ import dataclasses
 from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.targets.emit_cxx import INDEX, ctype
+from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, ctype
 from croq_magic.compiler.visit import substitute, walk
 
 if TYPE_CHECKING:
@@ -157,7 +157,8 @@ def plus(pointer: str, offset: str) -> str:
 
 def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
     """Elements outside the base buffer read as zero. Where a base coordinate is `coordinate + constant part`, the
-    valid range of that loop is computed once; any other coordinate is tested for each element."""
+    valid range of that loop is computed once; any other coordinate is tested for each element. A window that lies
+    inside, as all but those at the edge do, is copied as if nothing were to be filled."""
     indices, _ = _loops(out, dst.extents)
     clipped: dict[int, tuple[str, str]] = {}
     tests: list[str] = []
@@ -182,6 +183,34 @@ def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
             f"const {INDEX} {upper} = croq_max<{INDEX}>({lower}, croq_min<{INDEX}>({count}, {size_text} - {origin}));"
         )
         clipped[position] = (lower, upper)
+    if tests:
+        _clipped(out, src, dst, indices, clipped, tests)
+        return
+    plain = dataclasses.replace(src, zfill=False)
+    if not clipped:
+        _transfer(out, plain, dst)
+        return
+    whole = [
+        f"{lower} == 0 && {upper} == {out.expressions.index(dst.extents[position], TIMES)}"
+        for position, (lower, upper) in clipped.items()
+    ]
+    with out.block(f"if ({' && '.join(whole)})", "} else {"):
+        _transfer(out, plain, dst)
+    out.depth += 1
+    _clipped(out, src, dst, indices, clipped, tests)
+    out.depth -= 1
+    out.line("}")
+
+
+def _clipped(
+    out: Statements,
+    src: ir.View,
+    dst: ir.View,
+    indices: tuple[ir.Var, ...],
+    clipped: dict[int, tuple[str, str]],
+    tests: list[str],
+) -> None:
+    """The elements between the bounds of `clipped`, per dimension, for which `tests` hold; zeros around them."""
     inside = [
         f"{out.names.of(i)} >= {clipped[p][0]} && {out.names.of(i)} < {clipped[p][1]}"
         for p, i in enumerate(indices[:-1])
