@@ -24,17 +24,28 @@ NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "!=": "=="}
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Closed:
-    """Points of the axes' `ranges` where `low <= line < high`; `line` is the coordinate of dimension `dim`."""
+    """Points of the axes' `ranges` where `low <= line < high`, and `least <= other < most` if there is such a line.
+
+    `line` is the coordinate; `other` runs differently, as in `if (p * 16 + i < N) { s += tile[i]; }`. What cannot be
+    told raises `NotClosedError`.
+    """
 
     line: Linear
     ranges: dict[str, range]
     low: int
     high: int
-    dim: int | None
+    other: Linear | None = None
+    least: int = 0
+    most: int = 0
 
     @cached_property
     def count(self) -> int:
         """The number of points."""
+        if self.other is not None:
+            start, stop = self.line.bounds(self.ranges)
+            if self.low > start or self.high <= stop:
+                raise NotClosedError
+            return Closed(self.other, self.ranges, self.least, self.most).count
         base, of = steps(self.line, self.ranges)
         others = math.prod(len(r) for n, r in self.ranges.items() if n not in self.line.terms)
         return (below(self.high - base, of) - below(self.low - base, of)) * others
@@ -42,12 +53,14 @@ class Closed:
     @cached_property
     def distinct(self) -> int:
         """The number of different coordinates."""
+        self._check(())
         base, of = steps(self.line, self.ranges)
         low, high = sums(of).under(np.array([self.low - base, self.high - base]))
         return max(0, int(high - low))
 
     def chunk_count(self, names: Sequence[str]) -> int:
         """How many values of the axes `names` touch anything."""
+        self._check(names)
         fixed, of = steps(self.line, self.ranges, names)
         inner, rest = self._inner(names)
         if rest.gap > self.high - self.low:
@@ -59,6 +72,7 @@ class Closed:
     def chunks(self, names: Sequence[str]) -> tuple[dict[str, Ints], Ints, Ints, Ints]:
         """Values of the axes `names`, sorted, with the first and last coordinate (exclusive) each touches and how many
         different ones; of more than `LISTED` a selection, the first and last few always in it."""
+        self._check(names)
         index = self._selection(names)
         inner, rest = self._inner(names)
         base = np.zeros(len(next(iter(index.values()), np.zeros(1))), np.int64) + inner
@@ -68,6 +82,19 @@ class Closed:
         kept = np.flatnonzero(stop > first)
         base, first, stop = base[kept], first[kept], stop[kept]
         return {n: v[kept] for n, v in index.items()}, base + rest.at(first), base + rest.at(stop - 1) + 1, stop - first
+
+    def _check(self, names: Sequence[str]) -> None:
+        """Whether the other line's bounds can be met at every coordinate and every value of the axes `names`."""
+        if self.other is None:
+            return
+        free = [n for n in self.other.terms if n not in names and n not in self.line.terms]
+        base, of = steps(self.other, self.ranges, free)
+        tied = Linear({n: k for n, k in self.other.terms.items() if n not in free}, self.other.offset)
+        low, high = tied.bounds(self.ranges)
+        rest = sums(of)
+        met = low + base + rest.last >= self.least and high + base < self.most
+        if not met or rest.gap > self.most - self.least:
+            raise NotClosedError
 
     def _inner(self, names: Sequence[str]) -> tuple[int, Sums]:
         """What the axes other than `names` add: the least of it, offset included, and all sums from there."""
@@ -190,32 +217,45 @@ def closed(
         limits.append(found)
     line = Linear({})
     if coords:
-        (dim,) = coords
-        main = linear(coords[dim], values, ranges)
+        (coordinate,) = coords.values()
+        main = linear(coordinate, values, ranges)
         if main is None:
             return None
         line = main
     elif limits:
         line = limits[0][0]
-    least, most = line.bounds(ranges)
-    low, high = least, most + 1
+    first, last = line.bounds(ranges)
+    low, high = first, last + 1
+    second: Linear | None = None
+    least = most = 0
     for other, start, stop in limits:
         smallest, largest = other.bounds(ranges)
         if (start is None or start <= smallest) and (stop is None or largest < stop):
             continue
-        ratio = _ratio(other, line)
-        if ratio is None:
+        if _ratio(other, line) is not None:
+            low, high = _narrowed(other, line, start, stop, low, high)
+            continue
+        if second is None:
+            second, least, most = other, smallest, largest + 1
+        if _ratio(other, second) is None:
             return None
-        k, shift = ratio  # other = k * line + shift
-        if k < 0:
-            k, shift = -k, -shift
-            start, stop = (None if stop is None else 1 - stop), (None if start is None else 1 - start)
-        if start is not None:
-            low = max(low, -((shift - start) // k))
-        if stop is not None:
-            high = min(high, -((shift - stop) // k))
-    high = max(low, high)
-    return Closed(line, ranges, low, high, next(iter(coords), None))
+        least, most = _narrowed(other, second, start, stop, least, most)
+    return Closed(line, ranges, low, high, second, least, most)
+
+
+def _narrowed(other: Linear, line: Linear, start: int | None, stop: int | None, low: int, high: int) -> tuple[int, int]:
+    """The bounds `low` and `high` of `line` where also `start <= other < stop`."""
+    ratio = _ratio(other, line)
+    assert ratio is not None
+    k, shift = ratio  # other = k * line + shift
+    if k < 0:
+        k, shift = -k, -shift
+        start, stop = (None if stop is None else 1 - stop), (None if start is None else 1 - start)
+    if start is not None:
+        low = max(low, -((shift - start) // k))
+    if stop is not None:
+        high = min(high, -((shift - stop) // k))
+    return low, max(low, high)
 
 
 def _ratio(a: Linear, b: Linear) -> tuple[int, int] | None:

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from croq_magic.compiler import ir, numeric
+from croq_magic.compiler import ir, numeric, periods
 from croq_magic.compiler.access import Access, Axis
 from croq_magic.compiler.closed import bounds_of, closed, selected, thinned, tightened
 from croq_magic.compiler.evaluate import free_variables
@@ -198,26 +198,32 @@ class _Builder:
         self, ranges: Mapping[str, range], equations: Sequence[tuple[ir.Expr, int]]
     ) -> tuple[dict[str, Ints], tuple[int, ...]] | None:
         """Candidates for the points where the expressions have the given values: the other axes' values enumerated,
-        the longest axis computed from the first expression that is affine in it. None where that cannot be done."""
+        the longest axis computed from the first expression that is affine in it, or is in steps of some period. None
+        where that cannot be done."""
         longest = max(ranges, key=lambda name: len(ranges[name]))
         others = {name: r for name, r in ranges.items() if name != longest}
-        if math.prod(len(r) for r in others.values()) > self.limit:
-            return None
-        grid, shape = self._grid(others)
-        rows = math.prod(shape)
-        flat = {name: np.broadcast_to(v, shape).ravel() for name, v in grid.items()}
+        r, least = ranges[longest], {name: v[0] for name, v in ranges.items() if len(v)}
         for e, target in equations:
-            zero, one, two = (
-                np.broadcast_to(np.asarray(numeric.value(e, self.values | flat | {longest: np.full(rows, v)})), rows)
-                for v in (0, 1, 2)
+            period = periods.period(e, longest, self.values, ranges) if len(least) == len(ranges) else None
+            if period is None:
+                continue
+            every = period // math.gcd(period, r.step)  # of so many values of the axis each, the map is affine
+            digits = range(min(every, len(r)))
+            if math.prod(len(o) for o in others.values()) * len(digits) > self.limit:
+                continue
+            grid, shape = self._grid({**others, longest: digits})
+            flat = {name: np.broadcast_to(v, shape).ravel() for name, v in grid.items()}
+            digit = r.start + r.step * flat.pop(longest)
+            zero, one = (
+                np.broadcast_to(np.asarray(numeric.value(e, self.values | flat | {longest: digit + v})), digit.shape)
+                for v in (0, r.step * every)
             )
             slope = one - zero
-            if (slope == 0).any() or (two - one != slope).any():
+            if (slope == 0).any():
                 continue
-            candidate = (target - zero) // slope
-            r = ranges[longest]
-            good = (candidate * slope == target - zero) & (candidate >= r.start) & (candidate < r.stop)
-            good &= (candidate - r.start) % r.step == 0
+            turn = (target - zero) // slope
+            candidate = digit + turn * (r.step * every)
+            good = (turn * slope == target - zero) & (candidate >= r.start) & (candidate < r.stop)
             return {longest: candidate[good]} | {n: v[good] for n, v in flat.items()}, (int(good.sum()),)
         return None
 

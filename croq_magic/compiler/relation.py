@@ -47,6 +47,11 @@ class Factor:
         """Whether counts and chunks are those of all points."""
         return self.complete or self._closed_count is not None
 
+    @property
+    def free(self) -> bool:
+        """Whether it stands for an index that depends on data: one access, of any element."""
+        return bool(self.points) and all(name.startswith("any ") for name in self.points)
+
     @cached_property
     def count(self) -> int:
         """The number of points; of a thinned table, about."""
@@ -98,7 +103,7 @@ class Chunks:
 
     `index` holds the axes' values, `low` and `high` (exclusive) the box, one row a chunk; `elements` counts distinct
     elements, so a chunk is dense where it equals the box's volume. `count` is the number of chunks, of which a large
-    factor lists a selection.
+    factor lists a selection; `exact` is False where they are those of a part of the instances.
     """
 
     dims: tuple[int, ...]
@@ -107,6 +112,7 @@ class Chunks:
     high: Ints
     elements: Ints
     count: int
+    exact: bool = True
 
     @property
     def dense(self) -> bool:
@@ -133,19 +139,25 @@ class Relation:
     @cached_property
     def count(self) -> int:
         """How often an element is touched, all instances and iterations together."""
-        return math.prod(f.count for f in self.factors) * math.prod(self.free.values())
+        counts = (f.count if not f.free else min(f.count, 1) for f in self.factors)
+        return math.prod(counts) * math.prod(self.free.values())
 
     @cached_property
     def distinct(self) -> int:
         """Number of different elements touched; of a thinned relation, a lower bound."""
-        return math.prod(_distinct(f, self.shape) for f in self.factors if f.coords) if self.count else 0
+        return math.prod(_least(f, self.shape) for f in self.factors if f.coords) if self.count else 0
 
     @cached_property
     def untouched(self) -> int | None:
         """Number of elements that are not touched; None where that is not known."""
+        if not self.count:
+            return math.prod(self.shape) if self.exact else None
         if not self.exact or not all(f.inside(self.shape) for f in self.factors):
             return None
-        return math.prod(self.shape) - self.distinct
+        try:
+            return math.prod(self.shape) - math.prod(_distinct(f, self.shape) for f in self.factors if f.coords)
+        except NotClosedError:
+            return None
 
     def chunks(self, fixed: Sequence[str]) -> tuple[Chunks, ...]:
         """Per factor with coordinates: what one value of the axes in `fixed` touches while the others vary."""
@@ -213,9 +225,17 @@ def _linear(f: Factor, shape: Sequence[int]) -> Ints:
 
 
 def _distinct(f: Factor, shape: Sequence[int]) -> int:
-    if f.closed is not None and not f.complete:
+    if f.complete:
+        return _least(f, shape)
+    if f.closed is None:
+        raise NotClosedError
+    return f.closed.distinct
+
+
+def _least(f: Factor, shape: Sequence[int]) -> int:
+    if not f.complete:
         try:
-            return f.closed.distinct
+            return _distinct(f, shape)
         except NotClosedError:
             pass
     linear, size = _linear(f, shape), math.prod(shape[d] for d in f.coords)
@@ -242,7 +262,9 @@ def _chunks(f: Factor, fixed: Sequence[str], shape: Sequence[int], extents: Mapp
     columns = [f.coords[d][order] for d in dims]
     if not len(first):
         empty = np.zeros((0, len(dims)), np.int64)
-        return Chunks(dims, {n: np.zeros(0, np.int64) for n in names}, empty, empty, np.zeros(0, np.int64), 0)
+        return Chunks(
+            dims, {n: np.zeros(0, np.int64) for n in names}, empty, empty, np.zeros(0, np.int64), 0, f.complete
+        )
     low = np.stack([np.minimum.reduceat(c, first) for c in columns], axis=1)
     high = np.stack([np.maximum.reduceat(c, first) for c in columns], axis=1) + 1
     elements = np.add.reduceat(new.astype(np.int64), first)
@@ -250,7 +272,7 @@ def _chunks(f: Factor, fixed: Sequence[str], shape: Sequence[int], extents: Mapp
     count = len(first)
     if not f.complete and names:
         count = min(math.prod(extents[name] for name in names), math.prod(shape[d] for d in dims))
-    return Chunks(dims, index, low, high, elements, count)
+    return Chunks(dims, index, low, high, elements, count, f.complete)
 
 
 def _extremes(f: Factor, weights: Mapping[str, int], shape: Sequence[int]) -> tuple[Ints, Ints]:

@@ -19,7 +19,7 @@ from croq_magic.compiler.closed import selected
 from croq_magic.compiler.numeric import DataDependentError, Ints
 from croq_magic.viz.subject import COARSE, Subject
 
-ROWS = 1 << 18
+ROWS = 2_000_000
 
 
 @dataclasses.dataclass(frozen=True)

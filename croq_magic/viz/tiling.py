@@ -20,6 +20,7 @@ from croq_magic.viz.words import instances_text, level_text, plural
 
 LISTED = 1 << 16  # chunks that `data` lists one by one
 MAPPED = 1 << 18  # elements of an array up to which `data` maps each to its owner
+SELECTION = "the chunks are those of a selection of the instances"
 SEGMENTED = 1 << 20  # elements of a dimension up to which its segments are found one by one
 
 
@@ -31,11 +32,12 @@ def tiling(fn: Any, *, theme: str = "auto", **sizes: Any) -> Diagram:
     - `shape`, `dtype`, `storage`, and `use`, what the function does with the array;
     - `levels`, coarse to fine: `kind` (block, group, thread, iteration), the `indices` that choose a chunk (all of the
       levels before included); `sharing`, per kind the other indices, with extents, whose instances touch the same
-      chunk; `grid` (chunks per dimension), `chunk` (extents of one), `count`, `ragged`, `dense`; `several`, the number
-      of elements that lie in several chunks; and one row per chunk in `low` and `high` (exclusive), with the indices'
-      values in `index` (None for more than 65,536 chunks); and, where the chunks form a grid, per dimension its
-      `segments`: `low`, `high` and `index` values of each, their `count`, and `excerpt`, True where a large dimension
-      lists a selection, the first and last few always in it;
+      chunk; `grid` (chunks per dimension), `chunk` (extents of one), `count`, `ragged`, `dense`; `exact`, False where
+      these come from a selection of the instances (`count` is then an upper bound); `several`, the number of elements
+      that lie in several chunks (None if there are no owner maps); and one row per chunk in `low` and `high`
+      (exclusive), with the indices' values in `index` (None for more than 65,536 chunks); and, where the chunks form a
+      grid, per dimension its `segments`: `low`, `high` and `index` values of each, their `count`, and `excerpt`, True
+      where a large dimension lists a selection, the first and last few always in it;
     - `nobody`: the number of elements that the function leaves alone (None where that is not known);
     - `instances`: how many there are of an on-chip array (one per block or thread), 1 for global ones;
     - `owner`: for `block` and `thread` the linear id per element (-1: nobody, -2: several), and the same for each
@@ -106,6 +108,8 @@ def _array(s: Subject, buffer: ir.Buffer, group: Sequence[Access]) -> dict[str, 
         maps = [owner[name] for name in level_data["indices"]]
         known = bool(maps) and not any(m is None for m in maps)
         level_data["several"] = int(np.any([m == SEVERAL for m in maps], axis=0).sum()) if known else None
+    exact = all(f.exact for r in relations for f in r.factors) and all(level["exact"] for level in levels)
+    notes = [note for r in relations for note in r.notes] + ([] if exact else [SELECTION])
     some = next((m for m in owner.values() if m is not None), None)
     return {
         "shape": first.shape,
@@ -116,8 +120,8 @@ def _array(s: Subject, buffer: ir.Buffer, group: Sequence[Access]) -> dict[str, 
         "levels": levels,
         "owner": owner,
         "nobody": _untouched(relations) if some is None else int((some == NOBODY).sum()),
-        "exact": all(r.exact for r in relations),
-        "notes": tuple(dict.fromkeys(note for r in relations for note in r.notes)),
+        "exact": not notes,
+        "notes": tuple(dict.fromkeys(notes)),
     }
 
 
@@ -151,6 +155,7 @@ def _level(relations: Sequence[Relation], level: Level, fixed: tuple[str, ...]) 
     rank = len(relations[0].shape)
     count = math.prod(c.count for c in merged)
     out: dict[str, Any] = {"kind": level.kind, "indices": fixed, "sharing": {}, "count": count}
+    out["exact"] = all(c.exact for c in merged)
     separable = sorted(d for c in merged for d in c.dims) == list(range(rank)) and all(len(c.dims) == 1 for c in merged)
     segments = [_segments(relations, d, fixed) for d in range(rank)] if separable else None
     out["segments"] = segments
@@ -188,7 +193,7 @@ def _union(a: Chunks, b: Chunks) -> Chunks:
 
 def _rows(c: Chunks, rows: Any, count: int) -> Chunks:
     index = {n: v[rows] for n, v in c.index.items()}
-    return Chunks(c.dims, index, c.low[rows], c.high[rows], c.elements[rows], count)
+    return Chunks(c.dims, index, c.low[rows], c.high[rows], c.elements[rows], count, c.exact)
 
 
 def _listed(parts: Sequence[Any], rank: int) -> dict[str, Any]:

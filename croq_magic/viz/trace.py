@@ -18,6 +18,7 @@ from croq_magic.viz.resolve import Resolver, Table
 from croq_magic.viz.subject import COARSE, FINE, Subject, level_kind, linear_weights, subject
 from croq_magic.viz.words import plural
 
+SEARCH = "has more writers than are looked through"
 INSTANCES = 64  # of the blocks and threads that write one element, as many are listed
 POINTS = 1 << 16  # iterations of one element that are followed
 
@@ -53,7 +54,7 @@ def trace(fn: Any, output: Sequence[int], *, array: str | None = None, theme: st
             continue
         r = s.relation(access, index)
         if not all(f.exact for f in r.factors):
-            resolver.note(f"{access.buffer.name} has more writers than are looked through")
+            resolver.note(f"{access.buffer.name} {SEARCH}")
         access_points = r.points(POINTS)
         count = len(next(iter(access_points.values()), np.zeros(1)))
         if not r.count:
@@ -249,6 +250,12 @@ def write_text(w: dict[str, Any]) -> str:
     return ", ".join(parts) or "the host"
 
 
+def unwritten_text(data: dict[str, Any]) -> str:
+    if any(note.endswith(SEARCH) for note in data["notes"]):
+        return "no write of this element was found"
+    return "no statement writes this element: it keeps the value it has at the start"
+
+
 def iterations_text(w: dict[str, Any]) -> str:
     loops = ", ".join(f"{n} = {_range(np.unique(v))}" for n, v in w["iterations"].items())
     return f"{plural(w['count'], 'time')}" + (f": {loops}" if loops else "")
@@ -263,7 +270,7 @@ def _text(data: dict[str, Any]) -> str:
     if len(data["writes"]) > 4:
         lines.append(f"and by {plural(len(data['writes']) - 4, 'other instance')}")
     if not data["writes"]:
-        lines.append("no statement writes this element: it keeps the value it has at the start")
+        lines.append(unwritten_text(data))
     for load in data["loads"]:
         count = len(load["low"])
         lines.append(f"{load['source']} is copied to {load['storage']} {load['target']} {plural(count, 'time')}:")

@@ -21,7 +21,7 @@ CELLS = 40  # elements of one dimension that are drawn as cells
 
 
 def draw(data: dict[str, Any], style: Theme) -> Figure:
-    from croq_magic.viz.trace import iterations_text, write_text
+    from croq_magic.viz.trace import iterations_text, unwritten_text, write_text
 
     canvas = Canvas(style)
     place = ", ".join(map(str, data["index"]))
@@ -39,7 +39,8 @@ def draw(data: dict[str, Any], style: Theme) -> Figure:
         canvas.text(MARGIN, y, f"and by {len(data['writes']) - 2:,} other instances", NORMAL)
         y += 0.17
     if not data["writes"]:
-        canvas.text(MARGIN, y, "No statement writes this element: it keeps the value it has at the start.", NORMAL)
+        words = unwritten_text(data)
+        canvas.text(MARGIN, y, f"{words[0].upper()}{words[1:]}.", NORMAL)
         y += 0.17
     for note in data["notes"]:
         canvas.text(MARGIN, y, f"Not exact: {note}.", SMALL, style.soft)

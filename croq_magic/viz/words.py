@@ -22,6 +22,7 @@ def level_text(level: dict[str, Any], i: int, levels: Sequence[dict[str, Any]]) 
     count = f"{level['count']:,}"
     if grid and sum(n > 1 for n in grid) > 1 and math.prod(grid) == level["count"]:
         count = f"{tuple_text(grid)} = {count}"
+    count = count if level["exact"] else f"at most {count}"
     size = ("at most " if level["ragged"] else "") + tuple_text(level["chunk"])
     if math.prod(level["chunk"]) == 1:
         text = f"{count} single {'element' if level['count'] == 1 else 'elements'}"
