@@ -119,7 +119,8 @@ def subject(fn: Any, given: dict[str, Any]) -> Subject:
 
     def put(name: str, value: Any, source: str) -> None:
         if name in dims and (isinstance(value, bool) or not isinstance(value, int) or value < 1):
-            raise BindError(f"{function.name}: {name} is {value!r} in {source}, but extents are integers of at least 1")
+            place = "" if source.startswith(name) else f" in {source}"
+            raise BindError(f"{function.name}: {name} is {value!r}{place}, but extents are integers of at least 1")
         if values.setdefault(name, value) != value:
             raise BindError(f"{function.name}: {name} is {values[name]} in {sources[name]} but {value} in {source}")
         sources.setdefault(name, source)
