@@ -18,6 +18,7 @@ from croq_magic.compiler.linear import Linear, NotClosedError, Sums, below, line
 from croq_magic.compiler.numeric import Ints, Value
 
 LISTED = 1 << 16  # chunks that are computed one by one; of more, a selection
+SELECTED = 1 << 12  # chunks of a selection, about
 OPPOSITE = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "=="}
 NEGATED = {"<": ">=", "<=": ">", ">": "<=", ">=": "<", "!=": "=="}
 
@@ -103,7 +104,9 @@ class Closed:
         return least + self.line.offset, sums(of)
 
     def _selection(self, names: Sequence[str]) -> dict[str, Ints]:
-        sizes = thinned([len(self.ranges[n]) for n in names], LISTED)
+        sizes = [len(self.ranges[n]) for n in names]
+        if math.prod(sizes) > LISTED:
+            sizes = thinned(sizes, SELECTED)
         chosen = [selected(self.ranges[n], size) for n, size in zip(names, sizes, strict=True)]
         grids = np.meshgrid(*chosen, indexing="ij") if chosen else []
         table = np.stack([g.ravel() for g in grids], axis=1) if chosen else np.zeros((1, 0), np.int64)
@@ -145,10 +148,12 @@ def thinned(sizes: Sequence[int], limit: int) -> list[int]:
 
 
 def selected(r: range, most: int) -> Ints:
-    """About `most` values of a range, evenly spread, the first four and the last two always among them."""
-    if len(r) <= max(most, 8):
+    """About `most` values of a range, evenly spread, the first four and the last two among them if 8 may be."""
+    if len(r) <= most:
         return np.arange(r.start, r.stop, r.step, dtype=np.int64)
-    spread = np.linspace(0, len(r) - 1, min(max(2, most), LISTED)).astype(np.int64)
+    if most < 8:
+        return r.start + np.unique(np.linspace(0, len(r) - 1, max(1, most)).astype(np.int64)) * r.step
+    spread = np.linspace(0, len(r) - 1, min(most, LISTED)).astype(np.int64)
     place = np.unique(np.r_[0:4, len(r) - 2 : len(r), spread])
     return r.start + place * r.step
 

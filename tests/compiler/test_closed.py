@@ -165,3 +165,5 @@ def test_thinning_keeps_the_ends_and_the_limit() -> None:
     assert values[:4].tolist() == [5, 8, 11, 14]
     assert values[-1] == range(5, 10**9, 3)[-1]
     assert len(values) <= 106
+    assert selected(range(5, 10**9, 3), 2).tolist() == [5, values[-1]]
+    assert selected(range(4), 8).tolist() == [0, 1, 2, 3]
