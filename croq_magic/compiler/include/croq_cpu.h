@@ -256,12 +256,15 @@ struct croq_storage {
 };
 
 // Atomic updates return the old value. `global`: several threads may meet; `block`: one thread runs the whole block.
+// An update that changes nothing is a load: a minimum is mostly found already, and a locked store costs 20 times as much.
 template <typename T, typename Change>
 CROQ_INLINE T croq_update(T* place, Change change) {
   T old, next;
   __atomic_load(place, &old, __ATOMIC_RELAXED);
-  do next = change(old);
-  while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
+  do {
+    next = change(old);
+    if (!__builtin_memcmp(&next, &old, sizeof old)) return old;
+  } while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_RELAXED, __ATOMIC_RELAXED));
   return old;
 }
 #define CROQ_ATOMIC(op, expression)                                                                  \
@@ -296,6 +299,9 @@ CROQ_ATOMIC(xor, ^)
 #undef CROQ_ATOMIC
 template <typename T>
 CROQ_INLINE T croq_global_cas(T* place, T expected, T value) {
+  T old;
+  __atomic_load(place, &old, __ATOMIC_RELAXED);
+  if (__builtin_memcmp(&old, &expected, sizeof old)) return old;
   __atomic_compare_exchange(place, &expected, &value, false, __ATOMIC_RELAXED, __ATOMIC_RELAXED);
   return expected;
 }

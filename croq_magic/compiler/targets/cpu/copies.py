@@ -17,6 +17,11 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.cpu.statements import Statements
 
 
+# A run of so few elements is copied by a loop: unlike a `memcpy` it lets the compiler keep a tile in registers, and
+# compute the tiles of several blocks at once.
+FEW = 8
+
+
 @dataclasses.dataclass
 class Axis:
     """One loop of a copy: its extent and the element strides of source and destination."""
@@ -136,6 +141,9 @@ def _strided(out: Statements, src: ir.View, dst: ir.View, axes: list[Axis]) -> N
     src_offset, dst_offset = out.expressions.offset_expr(src, zero_src), out.expressions.offset_expr(dst, zero_dst)
     pointers = out.expressions.pointer(dst.buffer), out.expressions.pointer(src.buffer)
     run = axes[-1] if axes and all(integers.value(stride) == 1 for stride in (axes[-1].src, axes[-1].dst)) else None
+    length = None if run is None else integers.value(run.extent)
+    if length is not None and length <= FEW:
+        run = None
     outer = axes[:-1] if run else axes
     indices, heads = _loops(out, tuple(axis.extent for axis in outer))
     for index, axis in zip(indices, outer, strict=True):

@@ -12,6 +12,7 @@ from croq_magic.compiler.passes.hoist_fragments import HoistFragments
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.narrow_regions import NarrowRegions
 from croq_magic.compiler.passes.order_loops import OrderLoops
+from croq_magic.compiler.passes.separate_phases import SeparatePhases
 from croq_magic.compiler.passes.split_regions import SplitRegions
 from croq_magic.compiler.passes.zero_in_blocks import ZeroInBlocks
 from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_registers
@@ -23,6 +24,7 @@ def passes(strategy: str = "auto") -> Sequence[Pass]:
         HoistFragments(),
         ChooseStrategy(strategy),
         SplitRegions(),
+        SeparatePhases(),
         FormMeetings(),
         LowerFragments(),
         NarrowRegions(),
