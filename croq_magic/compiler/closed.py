@@ -170,18 +170,22 @@ def tightened(
             continue
         line, low, high = found
         for name, k in line.terms.items():
-            r = ranges[name]
             least = None if low is None else low - line.offset
             most = None if high is None else high - 1 - line.offset
-            if k < 0:
-                least, most = (None if most is None else -most), (None if least is None else -least)
-            first = r.start if least is None else -(-least // abs(k))
-            stop = r[-1] if most is None else most // abs(k)
-            start = max(r.start, r.start - (r.start - first) // r.step * r.step)
-            ranges[name] = range(start, min(r[-1], stop) + 1, r.step)
+            ranges[name] = _clipped(ranges[name], k, least, most)
         if not line.terms and not ((low is None or low <= line.offset) and (high is None or line.offset < high)):
             left.append(condition)
     return ranges, left
+
+
+def _clipped(r: range, k: int, least: int | None, most: int | None) -> range:
+    """The values of a range with `least <= k * value <= most`."""
+    if k < 0:
+        k, least, most = -k, (None if most is None else -most), (None if least is None else -least)
+    first = r.start if least is None else -(-least // k)
+    last = r[-1] if most is None else min(r[-1], most // k)
+    start = max(r.start, r.start + -((r.start - first) // r.step) * r.step)
+    return range(start, last + 1, r.step)
 
 
 def bounds_of(
@@ -245,6 +249,14 @@ def closed(
         if _ratio(other, second) is None:
             return None
         least, most = _narrowed(other, second, start, stop, least, most)
+    if low < high and second is None:
+        for name, k in line.terms.items():
+            first, last = line.bounds(ranges)
+            ends = sorted((k * ranges[name][0], k * ranges[name][-1]))
+            kept = _clipped(ranges[name], k, low - (last - ends[1]), high - 1 - (first - ends[0]))
+            if not kept:
+                return Closed(line, ranges, low, low)
+            ranges = ranges | {name: kept}
     return Closed(line, ranges, low, high, second, least, most)
 
 

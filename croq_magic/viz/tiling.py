@@ -160,7 +160,7 @@ def _level(relations: Sequence[Relation], level: Level, fixed: tuple[str, ...]) 
     segments = [_segments(relations, d, fixed) for d in range(rank)] if separable else None
     out["segments"] = segments
     out["grid"] = tuple(seg["count"] for seg in segments) if segments else None
-    if math.prod(len(c.low) for c in merged) > LISTED or count > LISTED:
+    if count > LISTED or math.prod(len(c.low) for c in merged) != count:
         out |= {"index": None, "low": None, "high": None}
     else:
         out |= _listed(merged, rank)

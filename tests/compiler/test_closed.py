@@ -134,6 +134,17 @@ def test_a_million_chunks_list_a_selection_with_its_ends() -> None:
     assert (form.count, form.distinct, form.chunk_count(("p",))) == (n, n, 62_500_001)
 
 
+def test_bounds_on_the_coordinate_bound_the_axes() -> None:
+    """Of a million blocks only four do anything, and all their chunks are listed."""
+    flat = op("+", op("*", P, 256), Q)
+    form = closed({"p": range(10**6), "q": range(256)}, [op("<", flat, 1000)], {0: flat}, {})
+    assert form is not None
+    assert (form.ranges["p"], form.count) == (range(4), 1000)
+    index, low, _, _ = form.chunks(("p", "q"))
+    assert low.tolist() == list(range(1000))
+    assert (index["p"] * 256 + index["q"]).tolist() == list(range(1000))
+
+
 def test_divisions_that_the_ranges_settle_are_affine() -> None:
     ranges = {"p": range(1000), "q": range(16)}
     flat = op("+", op("*", P, 16), Q)
