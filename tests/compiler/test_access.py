@@ -314,6 +314,54 @@ def test_large_domains_are_counted_in_closed_form() -> None:
     assert unguarded.count == 128 * 256 * 256
 
 
+@settings(max_examples=150, deadline=None)
+@given(
+    extents=st.tuples(st.integers(1, 30), st.integers(1, 20), st.integers(1, 12)),
+    row=st.tuples(st.integers(-20, 20), st.integers(-3, 12), st.integers(0, 2), st.integers(600, 700)),
+    column=st.integers(0, 3),
+    bound=st.integers(500, 900),
+    modulus=st.sampled_from([1, 1, 1, 2, 5]),
+)
+def test_what_is_called_exact_is_what_a_full_table_gives(
+    extents: tuple[int, int, int], row: tuple[int, ...], column: int, bound: int, modulus: int
+) -> None:
+    """`if (row < bound && p % modulus == 0) output[row, column * i] = 1`, in small tables and whole."""
+    p, t, i = (build.index(n, e, REGION if n != "i" else ir.Role.LOOP) for n, e in zip("pti", extents, strict=True))
+    line: ir.Expr = ir.Const(row[3])
+    for factor, v in zip(row, (p, t, i), strict=False):
+        line = ir.Binary("+", line, ir.Binary("*", ir.Const(factor), v, S32), S32)
+    out = build.buffer("output", (2000, 40))
+    store = build.store(out, (line, ir.Binary("*", ir.Const(column), i, S32)), ir.Const(1))
+    even = ir.Binary("==", ir.Binary("%", p, ir.Const(modulus), S32), ir.Const(0), BOOL)
+    guard = ir.Binary("&&", ir.Binary("<", line, ir.Const(bound), BOOL), even, BOOL)
+    body = [build.loop("i", extents[2], [ir.If(guard, (store,))])]
+    kernel = build.region(build.BLOCK, {"p": extents[0]}, [build.region(build.THREAD, {"t": extents[1]}, body)])
+    access = find(build.returning("some", (), out, [build.launch("some", kernel)]), "output", Mode.WRITE)
+    whole, small = relation(access, {}), relation(access, {}, limit=16)
+    assert whole.exact
+    if small.exact:
+        assert small.count == whole.count
+    if small.untouched is not None:
+        assert small.untouched == whole.untouched == 2000 * 40 - whole.distinct
+    for fixed in ([], ["p"], ["p", "t"], ["t"], ["i"]):
+        for a, b in zip(small.chunks(fixed), whole.chunks(fixed), strict=False):
+            if a.exact and a.dims == b.dims:
+                assert a.count == b.count
+                for x, y in (
+                    (a.low, b.low),
+                    (a.high, b.high),
+                    (a.elements, b.elements),
+                    *zip(a.index.values(), b.index.values(), strict=True),
+                ):
+                    np.testing.assert_array_equal(x, y)
+    if whole.count:  # one point, looked for in the small table
+        point = {name: int(v[0]) for name, v in whole.points().items()}
+        place = row[0] * point["p"] + row[1] * point["t"] + row[2] * point["i"] + row[3], column * point["i"]
+        found = relation(access, {}, limit=16, at=place)
+        if found.exact:
+            assert found.count == whole.select(place).count
+
+
 def test_scalars_that_never_change_are_followed() -> None:
     out = build.buffer("output", (12,))
     p, i = build.index("p", 3, REGION), build.index("i", 4)
