@@ -152,10 +152,15 @@ def selected(r: range, most: int) -> Ints:
     if len(r) <= most:
         return np.arange(r.start, r.stop, r.step, dtype=np.int64)
     if most < 8:
-        return r.start + np.unique(np.linspace(0, len(r) - 1, max(1, most)).astype(np.int64)) * r.step
-    spread = np.linspace(0, len(r) - 1, min(most, LISTED)).astype(np.int64)
+        return r.start + np.unique(_spread(len(r), max(1, most))) * r.step
+    spread = _spread(len(r), min(most, LISTED))
     place = np.unique(np.r_[0:4, len(r) - 2 : len(r), spread])
     return r.start + place * r.step
+
+
+def _spread(count: int, most: int) -> Ints:
+    """Places from 0 to `count - 1`, which a float may round up beyond."""
+    return np.minimum(np.linspace(0, count - 1, most).astype(np.int64), count - 1)
 
 
 def tightened(

@@ -178,3 +178,4 @@ def test_thinning_keeps_the_ends_and_the_limit() -> None:
     assert len(values) <= 106
     assert selected(range(5, 10**9, 3), 2).tolist() == [5, values[-1]]
     assert selected(range(4), 8).tolist() == [0, 1, 2, 3]
+    assert selected(range(10**18 - 1), 100).max() == 10**18 - 2  # not a float
