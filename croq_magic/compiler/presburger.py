@@ -13,6 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.interrupts import import_whole
 from croq_magic.compiler.types import DType
 
 _BUDGET = 100_000
@@ -51,14 +52,14 @@ class Problem:
         found = self._ask("sample_point")
         if found is None or found.is_void():
             return None
-        from islpy import dim_type
+        dim_type = import_whole("islpy").dim_type
 
         values = [found.get_coordinate_val(dim_type.set, i).to_python() for i in range(len(self._names))]
         by_name = dict(zip(self._names.values(), values, strict=True))
         return {var.name: by_name[name] for name, var in self._variables.items()}
 
     def _ask(self, question: str) -> Any:
-        import islpy
+        islpy = import_whole("islpy")
 
         context = _context()
         context.reset_operations()
@@ -282,7 +283,7 @@ _contexts: list[Any] = []
 
 def _context() -> Any:
     if not _contexts:
-        import islpy
+        islpy = import_whole("islpy")
 
         context = islpy.Context()
         context.set_max_operations(_BUDGET)
