@@ -16,7 +16,7 @@ import numpy as np
 
 from croq_magic.compiler.signature import Parameter
 from croq_magic.compiler.types import DType, Kind
-from croq_magic.errors import BindError
+from croq_magic.errors import BindError, TargetError
 
 CPU_DEVICE = 1  # kDLCPU of the DLPack specification
 
@@ -208,7 +208,11 @@ def to_readable(array: np.ndarray) -> np.ndarray:
     """The array itself if it is C-contiguous and aligned, else a copy that is."""
     if array.flags.c_contiguous and array.flags.aligned:
         return array
-    return np.array(array, order="C")
+    try:
+        return np.array(array, order="C")
+    except MemoryError:
+        needed = f"{array.nbytes / (1 << 30):.3g} GiB"
+        raise TargetError(f"not enough memory for a contiguous copy of an argument ({needed})") from None
 
 
 def to_contiguous(array: np.ndarray, place: Place) -> np.ndarray:

@@ -191,10 +191,7 @@ class TileFunction:
         return self._fast(*self.binder.arrange(args, kwargs))
 
     def _slow(self, *values: Any) -> Any:
-        try:
-            bound = self.binder.bind(values)
-        except MemoryError:
-            raise TargetError(f"{self.__name__}: not enough memory for a contiguous copy of an argument") from None
+        bound = self.binder.bind(values)
         if bound.plan.ready is None:
             for text in bound.plan.warnings:
                 warnings.warn(text, ShapeWarning, stacklevel=4)

@@ -390,3 +390,14 @@ def test_wrong_names_and_counts() -> None:
 def test_signature_text() -> None:
     b = binder("global f32 [M, 4] x", "s32 [?]& y", "int n", "stream s", result="M, 4")
     assert b.signature.text == "f32 [M, 4] f(global f32 [M, 4] x, s32 [?]& y, s32 n, stream s)"
+
+
+def test_a_copy_that_no_memory_holds() -> None:
+    import croq_magic as croq
+
+    function = croq.compile("__co__ f32 first(f32 [N, N] x) { return x.at(0, 0); }", target="cpu").first
+    huge = np.broadcast_to(np.float32(1), (1 << 20, 1 << 20))
+    with pytest.raises(
+        croq.TargetError, match=r"not enough memory for a contiguous copy of an argument \(4.1e\+03 GiB\)"
+    ):
+        function(huge)
