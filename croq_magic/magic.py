@@ -80,7 +80,7 @@ class CroqtileMagics(Magics):
         try:
             program = clock.time("compiled", self._compile, source, settings)
             self._warn(program, settings)
-            self._publish(program, settings)
+            self._publish(program)
             self._emit(program, settings)
             value = self._run(program, settings, clock)
         except CompileError as error:  # of the compiler, or of the target's when extents become known
@@ -149,17 +149,17 @@ class CroqtileMagics(Magics):
             self._told_about_cpu = True
             print("No GPU found: croqtile cells run on the CPU.")
 
-    def _publish(self, program: Program, settings: argparse.Namespace) -> None:
+    def _publish(self, program: Program) -> None:
         """Makes every function a variable of the notebook, unless that would take an argument away."""
         from croq_magic.program import TileFunction
 
-        known, bound = self.shell.user_ns, dict(settings.bindings)
-        wanted = {name for function in program for name in function.binder.names if name not in bound}
+        known = self.shell.user_ns
+        wanted = {name for function in program for name in function.binder.names}
         for name in program.functions:
             if name in wanted and name in known and not isinstance(known[name], TileFunction):
                 raise BindError(
                     f"{name}: a function of this cell and the variable for a parameter have one name\n"
-                    f"    hint:     rename one of them, or bind the parameter with -b {name}=..."
+                    "    hint:     rename the function; the variable is as it was"
                 )
             if keyword.iskeyword(name):
                 print(f"{name} is a word of Python, so no variable can be called so; rename the function to call it")

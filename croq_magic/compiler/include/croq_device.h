@@ -3,6 +3,7 @@
 #pragma once
 
 #define __device__
+#define __co_device__
 #define __host__
 #define __forceinline__ inline
 

@@ -64,3 +64,13 @@ def call(body: str, text: str) -> list[str]:
 )
 def test_wrong_calls(body: str, text: str, expected: str) -> None:
     assert call(body if "return z" not in body else "mutable int q = z; return q;", text) == [expected]
+
+
+def test_without_a_span_parameter_it_is_cxx() -> None:
+    source = """
+__co_device__ s32 poly(s32 a, s32 b) { return a * a + b; }
+__co_device__ void unused(int a) { }
+__co__ s32 [5] f(s32 [5] x) { s32 [5] r; parallel p by 5 r.at(p) = call poly(x.at(p), p); return r; }
+"""
+    x = np.arange(5, dtype=np.int32) - 2
+    np.testing.assert_array_equal(croq.compile(source, target="cpu").f(x), x * x + np.arange(5))

@@ -44,11 +44,11 @@ class CpuTarget:
         from croq_magic.compiler.diagnostics import Diagnostic
         from croq_magic.compiler.source import Source, Span
         from croq_magic.compiler.targets.cpu.emit import emit_module
-        from croq_magic.compiler.targets.cpu.verbatim import device_text
+        from croq_magic.compiler.targets.cpu.verbatim import device_text, knows_element_types
         from croq_magic.compiler.targets.emit_cxx import Unsupported
 
         try:
-            return emit_module(functions, device_text(unit), unit.source, any(unit.of_kind("cok")))
+            return emit_module(functions, device_text(unit), unit.source, knows_element_types(unit))
         except Unsupported as problem:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None

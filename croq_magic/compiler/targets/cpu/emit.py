@@ -42,10 +42,10 @@ def emit_module(
     functions: Sequence[ir.Function],
     verbatim: Sequence[Span] = (),
     source: Source | None = None,
-    separate: bool = False,
+    element_types: bool = False,
 ) -> Emitted:
-    """C++ for tileflow functions (after the target's passes) and the C++ text of the cell they call. In `separate`
-    device text (`__cok__`) the names of element types are known.
+    """C++ for tileflow functions (after the target's passes) and the C++ text of the cell they call, which knows the
+    names of element types if `element_types` says so.
 
     Raises `emit_cxx.Unsupported` for a construct this target cannot express.
     """
@@ -61,7 +61,7 @@ def emit_module(
         out.line('#include "croq_math.h"')
     if verbatim or state.prints:
         out.line('#include "croq_device.h"')
-    if separate:
+    if element_types:
         out.line("using namespace choreo;")
     for piece in verbatim:
         out.at(piece)

@@ -55,6 +55,12 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
     return tuple(span for (span, _), keep in zip(pieces, kept, strict=True) if keep and span.text.strip())
 
 
+def knows_element_types(unit: Unit) -> bool:
+    """Whether device text may use the language's names of element types: in `__cok__` and `__co_device__`."""
+    co_device = (r for r in unit.of_kind("device") if r.marker is not None and r.marker.text == "__co_device__")
+    return any(unit.of_kind("cok")) or any(co_device)
+
+
 def macros(pieces: tuple[Span, ...]) -> list[str]:
     """Names of the macros that the pieces define."""
     return [match[1] for span in pieces if (match := _MACRO.match(span.text))]
