@@ -20,7 +20,6 @@ from croq_magic.compiler.check.values import (
     SpanValue,
     Text,
 )
-from croq_magic.compiler.source import Span
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BY_NAME, DType
 
@@ -273,6 +272,3 @@ def _facts(test: ir.Expr) -> str:
 
 def pragma(c: Checker, s: syntax.PragmaIntrinsic) -> None:
     (c.prefixes if s.kind == "prefix" else c.namespaces).append(s.name.text)
-
-
-__all__ = ["Span", "assertion", "call_into", "call_statement", "cxx_type", "pragma", "prints"]

@@ -21,6 +21,7 @@ from croq_magic.compiler.diagnostics import Note, Report
 from croq_magic.compiler.limits import MAX_EXTENT, Limits
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.text import format_expr
+from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import children, walk
 
 
@@ -343,6 +344,14 @@ def free_variables(e: ir.Expr) -> tuple[ir.Var, ...]:
     """Variables of an expression; coordinates of views inside it are not among them."""
     found = (node for node in walk(e) if isinstance(node, ir.Var) and node.role is not ir.Role.COORD)
     return tuple(dict.fromkeys(found))
+
+
+def in_range(e: ir.Expr, extent: ir.Expr | int) -> ir.Expr:
+    """The condition `0 <= e < extent`."""
+    from croq_magic.compiler import integers
+
+    upper = integers.constant(extent) if isinstance(extent, int) else extent
+    return ir.Binary("&&", ir.Binary(">=", e, integers.ZERO, BOOL), ir.Binary("<", e, upper, BOOL), BOOL)
 
 
 def decide(condition: ir.Expr) -> bool | None:

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.check.context import Checker, show
+from croq_magic.compiler.check.context import Checker
 from croq_magic.compiler.check.values import Bounded, BoundedTuple, Scalar, Value, is_index
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BF16, BOOL, F16, F32, F64, S32, S64, TF32, U32, U64, DType
+from croq_magic.compiler.types import BF16, BOOL, F16, F32, F64, S32, TF32, U32, U64, DType
 
 
 def compute_type(dtype: DType) -> DType:
@@ -161,33 +161,3 @@ def condition_of(c: Checker, value: Value, span: Span) -> ir.Expr:
     if s.type is BOOL:
         return s.expr
     return ir.Binary("!=", s.expr, cast(ir.Const(0), s.expr.dtype), BOOL)
-
-
-def integer_of(c: Checker, value: Value, span: Span, what: str) -> ir.Expr:
-    """An integer expression for an index, an extent or a bound."""
-    s = as_scalar(c, value, span)
-    if not s.type.is_integer:
-        c.fail(
-            "SHP06",
-            f"{what} must be an integer, found `{s.type}`",
-            span,
-            f"`__to<s32>({show(s.expr)})`" if s.type.is_float else None,
-        )
-    return s.expr
-
-
-__all__ = [
-    "S32",
-    "S64",
-    "as_scalar",
-    "cast",
-    "common_type",
-    "compute_type",
-    "condition_of",
-    "constant_as",
-    "integer_of",
-    "is_lossless",
-    "promote",
-    "store_as",
-    "value_of",
-]

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check.context import Checker, show
+from croq_magic.compiler.check.context import Checker, in_range, show
 from croq_magic.compiler.check.expressions import integer, scalar
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import array_dimensions
 from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BOOL
 
 
 def declaration(c: Checker, s: syntax.EventDecl) -> None:
@@ -105,9 +104,7 @@ def _operand(
     for subscript, extent in zip(item.subscripts, slots, strict=False):
         e = integer(c, subscript, "a slot")
         number = integers.value(e)
-        inside = ir.Binary(
-            "&&", ir.Binary(">=", e, integers.ZERO, BOOL), ir.Binary("<", e, integers.constant(extent), BOOL), BOOL
-        )
+        inside = in_range(e, extent)
         message = f"slot {number if number is not None else f'`{show(e)}`'}, valid range is [0, {extent})"
         c.require(inside, "EVT09", message, subscript.span, values=(e,))
         index.append(e)

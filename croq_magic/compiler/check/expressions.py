@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check.context import Checker, decide, show
+from croq_magic.compiler.check.context import Checker, decide, in_range, show
 from croq_magic.compiler.check.conversions import (
     as_scalar,
     cast,
@@ -220,9 +220,7 @@ def _subscript(c: Checker, value: Value, ref: syntax.BufferRef) -> Value:
         index = integer(c, subscript, "a subscript")
         number = integers.value(index)
         shown = number if number is not None else f"`{show(index)}`"
-        inside = ir.Binary(
-            "&&", ir.Binary(">=", index, ir.Const(0), BOOL), ir.Binary("<", index, ir.Const(extent), BOOL), BOOL
-        )
+        inside = in_range(index, extent)
         if decide(inside) is False:
             c.fail("VEW13", f"subscript {shown} of `{name}`, valid range is [0, {extent})", subscript.span)
         c.require(

@@ -10,7 +10,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax, views
-from croq_magic.compiler.check.context import Checker, Group, Skip, show
+from croq_magic.compiler.check.context import Checker, Group, Skip, in_range, show
 from croq_magic.compiler.check.names import require_bound, resolve
 from croq_magic.compiler.check.values import FutureValue, Poison, SpanValue, Value
 from croq_magic.compiler.source import Span
@@ -208,12 +208,7 @@ def select(c: Checker, s: syntax.Select) -> SpanValue | FutureValue:
             c.fail("DMA15", f"choices differ: `{spans[0].type_text()}` and `{span.type_text()}`", s.span)
         if span.chain or not span.view.slot or span.view.buffer is not spans[0].view.buffer:
             c.unsupported("`select` of these views", choice.span, "name whole `shared` or `local` buffers")
-    inside = ir.Binary(
-        "&&",
-        ir.Binary(">=", index, integers.ZERO, BOOL),
-        ir.Binary("<", index, integers.constant(len(values)), BOOL),
-        BOOL,
-    )
+    inside = in_range(index, len(values))
     message = f"selector `{show(index)}`, valid range is [0, {len(values)})"
     c.require(inside, "RTA07", message, s.selector.span, values=(index,))
     slot = spans[-1].view.slot[0]

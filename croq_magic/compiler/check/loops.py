@@ -6,7 +6,7 @@ import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check import shapes
-from croq_magic.compiler.check.context import Checker, Symbol, decide, free_variables, show
+from croq_magic.compiler.check.context import Checker, Symbol, decide, show
 from croq_magic.compiler.check.conversions import as_scalar
 from croq_magic.compiler.check.events import spin, spun_events
 from croq_magic.compiler.check.expressions import condition, constant_integer, evaluate, integer
@@ -327,6 +327,3 @@ def continue_(c: Checker, s: syntax.Continue) -> None:
 def _require_loop(c: Checker, word: str, span: Span) -> None:
     if not c.loops:
         c.fail("PAR20", f"`{word}` needs an enclosing loop", span)
-
-
-__all__ = ["bind", "break_", "continue_", "foreach", "free_variables", "if_", "once", "while_", "with_"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check import builtins, shapes
-from croq_magic.compiler.check.context import Checker, decide, show
+from croq_magic.compiler.check.context import Checker, decide, in_range, show
 from croq_magic.compiler.check.conversions import (
     as_scalar,
     cast,
@@ -272,9 +272,7 @@ def _(e: syntax.Select, c: Checker) -> Value:
     for choice in choices[1:]:
         dtype = dtype if dtype is choice.type else common_type(c, dtype, choice.type, e.span)
     index = cast(selector.expr, S32)
-    inside = ir.Binary(
-        "&&", ir.Binary(">=", index, ir.Const(0), BOOL), ir.Binary("<", index, ir.Const(len(choices)), BOOL), BOOL
-    )
+    inside = in_range(index, len(choices))
     message = f"selector `{show(index)}`, valid range is [0, {len(choices)})"
     c.require(inside, "RTA07", message, e.selector.span, values=(index,))
     result = value_of(choices[-1], dtype)

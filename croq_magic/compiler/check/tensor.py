@@ -9,7 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check.context import Checker, Skip, decide, show
+from croq_magic.compiler.check.context import Checker, Skip, decide, in_range, show
 from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, constant_as, store_as
 from croq_magic.compiler.check.expressions import evaluate, flatten, integer, scalar
 from croq_magic.compiler.check.names import resolve
@@ -133,9 +133,7 @@ def reference(c: Checker, ref: syntax.BufferRef, what: str) -> tuple[FragmentVal
     for subscript, extent in zip(ref.subscripts, slots, strict=True):
         e = integer(c, subscript, "a subscript")
         message = f"subscript `{show(e)}` of `{ref.name.text}`, valid range is [0, {extent})"
-        inside = ir.Binary(
-            "&&", ir.Binary(">=", e, integers.ZERO, BOOL), ir.Binary("<", e, integers.constant(extent), BOOL), BOOL
-        )
+        inside = in_range(e, extent)
         c.require(inside, "VEW13", message, subscript.span, values=(e,))
         index.append(e)
     return value, ir.FragmentRef(value.fragment, tuple(index))
@@ -446,7 +444,7 @@ def element_index(c: Checker, e: syntax.ElemRef, value: FragmentValue) -> tuple[
         c.fail("VEW11", f"`{e.base.span.text}` has rank {len(shape)} but {has}", e.span)
     index = tuple(as_scalar(c, item, span, span.text).expr for item, span in found)
     for position, (i, extent) in enumerate(zip(index, shape, strict=True)):
-        inside = ir.Binary("&&", ir.Binary(">=", i, integers.ZERO, BOOL), ir.Binary("<", i, extent, BOOL), BOOL)
+        inside = in_range(i, extent)
         message = f"index `{show(i)}` of `{e.base.span.text}` (dim {position}), valid range is [0, {show(extent)})"
         c.require(inside, "VEW12", message, e.span, values=(i,))
     return ref, index

@@ -7,7 +7,7 @@ import functools
 
 from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check import shapes
-from croq_magic.compiler.check.context import Checker, decide, show
+from croq_magic.compiler.check.context import Checker, decide, in_range, show
 from croq_magic.compiler.check.conversions import as_scalar
 from croq_magic.compiler.check.expressions import buffer_value, evaluate, flatten
 from croq_magic.compiler.check.values import (
@@ -226,7 +226,7 @@ def _at_least_one(c: Checker, counts: tuple[ir.Expr, ...], items: tuple[syntax.E
 
 def _index_in(c: Checker, index: ir.Expr, count: ir.Expr, dimension: int, span: Span) -> None:
     """A constant tile index that does not exist is an error here; the rest is proven with the other bounds."""
-    inside = ir.Binary("&&", ir.Binary(">=", index, integers.ZERO, BOOL), ir.Binary("<", index, count, BOOL), BOOL)
+    inside = in_range(index, count)
     if integers.value(index) is not None and decide(inside) is False:
         c.fail("VEW06", f"tile index {show(index)} of dimension {dimension}, only {show(count)} tiles exist", span)
 

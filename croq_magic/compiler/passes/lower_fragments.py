@@ -14,7 +14,7 @@ from typing import ClassVar
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.structure import bodies, map_kernels, with_bodies
+from croq_magic.compiler.passes.structure import bodies, fresh_name, map_kernels, with_bodies
 from croq_magic.compiler.types import BOOL, F32, F64, S32, DType
 from croq_magic.compiler.visit import rewrite, walk
 
@@ -83,12 +83,7 @@ class _Lowering:
         return _Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.LOCAL, shape, fragment.slots), units)
 
     def fresh(self, name: str) -> str:
-        new, count = name, 1
-        while new in self.taken:
-            count += 1
-            new = f"{name}_{count}"
-        self.taken.add(new)
-        return new
+        return fresh_name(name, self.taken)
 
     # -------------------------------------------------------------------------------------------------- bodies
 

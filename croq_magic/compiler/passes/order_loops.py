@@ -17,7 +17,7 @@ from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.loop_nests import Nest
 from croq_magic.compiler.passes.promote_accumulators import Options, promote
 from croq_magic.compiler.passes.register_tiles import Vectors
-from croq_magic.compiler.passes.structure import inner_regions, map_kernels, with_bodies
+from croq_magic.compiler.passes.structure import fresh_name, inner_regions, map_kernels, with_bodies
 from croq_magic.compiler.visit import substitute, walk
 
 
@@ -44,12 +44,7 @@ class _Work:
         self.taken, self.vectors, self.cache = taken, vectors, cache
 
     def fresh(self, name: str) -> str:
-        new, count = name, 1
-        while new in self.taken:
-            count += 1
-            new = f"{name}_{count}"
-        self.taken.add(new)
-        return new
+        return fresh_name(name, self.taken)
 
     def kernel(self, region: ir.Region) -> ir.Region:
         grid = self._grid(region)

@@ -20,6 +20,16 @@ _BODIES: dict[type[ir.Stmt], tuple[str, ...]] = {
 }
 
 
+def fresh_name(name: str, taken: set[str]) -> str:
+    """`name`, or the first of `name_2`, `name_3`, ... that is not taken; it is taken from now on."""
+    new, count = name, 1
+    while new in taken:
+        count += 1
+        new = f"{name}_{count}"
+    taken.add(new)
+    return new
+
+
 def bodies(statement: ir.Stmt) -> list[ir.Body]:
     """The bodies of a structured statement, in order; none for others."""
     return [getattr(statement, name) for name in _BODIES.get(type(statement), ())]

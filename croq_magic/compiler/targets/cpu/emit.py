@@ -121,7 +121,6 @@ class HostFunction(Statements):
             reads_zeros(function),
         )
         self.in_result = _result_buffer(function)
-        self._nesting = 0
 
     def emit(self) -> None:
         words = iter(range(len(self.function.params) + len(self.function.dims)))
@@ -157,11 +156,6 @@ class HostFunction(Statements):
         self.lines += inner
         self.lines.append("}")
         self.line()
-
-    def body(self, statements: ir.Body) -> None:
-        self._nesting += 1
-        super().body(statements)
-        self._nesting -= 1
 
     def declare_storage(self, s: ir.Declare) -> None:
         buffer, c, name = s.buffer, ctype(s.buffer.dtype), self.names.of(s.buffer)
