@@ -1,0 +1,1 @@
+"""Kernels for SIMT devices, emitted from the tile IR; shared by the targets whose devices run blocks of threads."""
