@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import dataclasses
 
+from croq_magic.errors import TargetError
+
 
 @dataclasses.dataclass(frozen=True)
 class Limits:
@@ -63,3 +65,22 @@ LIMITS: dict[str, Limits] = {
         _gpu("sm_90a", 227, True),
     )
 }
+
+# Other names of the targets whose limits stand here, and the architecture that counts when none is named.
+_ALIASES = {"cc": "cpu", "cute": "cuda", "gpu": "cuda"}
+_DEFAULT_ARCH = "sm_90a"
+
+
+def of(target: str, arch: str | None = None) -> Limits | None:
+    """The limits of a target and an architecture of it, without loading the target; None for a target that is not in
+    this table and for `native`. TargetError for an architecture that the table does not have."""
+    name = _ALIASES.get(target, target)
+    if name == "cpu":
+        return CPU
+    if name != "cuda" or arch == "native":
+        return None
+    found = LIMITS.get(arch or _DEFAULT_ARCH)
+    if found is None or not found.gpu:
+        known = ", ".join(limits.name for limits in LIMITS.values() if limits.gpu)
+        raise TargetError(f"there is no architecture `{arch}` of `{target}`; known are {known}")
+    return found

@@ -14,13 +14,14 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, host_text, recursion, store, syntax, syntax_text
+from croq_magic.compiler import describe, host_text, limits, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.parse import parse
 from croq_magic.compiler.passes.base import Context, Pass, run_passes
+from croq_magic.compiler.passes.check_gpu import CheckGpu
 from croq_magic.compiler.passes.check_reads import CheckReads
 from croq_magic.compiler.passes.check_storage import CheckStorage
 from croq_magic.compiler.passes.drop_checks import DropChecks
@@ -59,6 +60,7 @@ def mapping_passes(checks: str) -> list[Pass]:
     passes: list[Pass] = [
         MapLevels(),
         OwnFragments(),
+        CheckGpu(),
         CheckStorage(),
         CheckReads(),
         InsertJoins(),
@@ -75,12 +77,12 @@ def optimising_passes() -> list[Pass]:
     return [PromoteAccumulators(), DropZeroing()]
 
 
-def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks: str = "auto") -> FrontEnd:
+def front_end(source: Source, target: Limits, defines: Mapping[str, str], checks: str = "auto") -> FrontEnd:
     """All stages that need no target but its limits. Findings are in the report; nothing is raised."""
     report = Report()
     unit = split(source, report)
     host_text.check(unit, report)
-    preprocessed = preprocess(unit, defines, report, limits)
+    preprocessed = preprocess(unit, defines, report, target)
     macros_failed = report.has_errors
     parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
     trees = [tree for tree in parsed if not tree.is_device]
@@ -96,9 +98,9 @@ def front_end(source: Source, limits: Limits, defines: Mapping[str, str], checks
             continue
         try:
             with recursion.deep():
-                function = check_function(tree, report, limits, names)
+                function = check_function(tree, report, target, names)
                 if function is not None:
-                    functions[name] = run_passes(function, mapping_passes(checks), Context(report, limits))
+                    functions[name] = run_passes(function, mapping_passes(checks), Context(report, target))
         except RecursionError:
             report.error(
                 "SYN19",
@@ -122,9 +124,10 @@ def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces
 def check(
     source: Source, target: str = "auto", arch: str | None = None, defines: Mapping[str, str] | None = None
 ) -> Report:
-    """Everything that can be said about a program without building it."""
-    chosen = targets.choose(target, arch)
-    return front_end(source, chosen.limits, defines or {}).report
+    """Everything that can be said about a program without building it. A GPU is judged by its limits alone, so this
+    works where its target does not."""
+    found = limits.of(target, arch) or targets.choose(target, arch).limits
+    return front_end(source, found, defines or {}).report
 
 
 def compile(

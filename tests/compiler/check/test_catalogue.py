@@ -10,8 +10,8 @@ from croq_magic.compiler.limits import LIMITS
 from croq_magic.compiler.source import Source
 from tests.compiler import catalogue
 
-GPU_ONLY = ("PAR04",)
-FRAGMENT_LINE = {"F": 1, "H": 2, "K": 3}
+GPU_ONLY = ("PAR04", "DMA23", "DMA25", "DMA26", "MMA01", "MMA06", "MMA12", "CAL09")
+FRAGMENT_LINE = {"F": 1, "H": 2, "K": 3, "Q": 5, "M": 6}
 
 # What the caret and its underline cover, for each code whose fragment this version understands.
 MARKED = {
@@ -132,6 +132,12 @@ MARKED = {
     "DMA20": "dma.copy g.chunkat(t, _) => shared;",
     "DMA21": ".swiz<256>",
     "DMA22": "q",
+    "DMA23": "q = dma.copy.async t => local;",
+    "DMA25": "m = g.map<local>(0, 64);",
+    "DMA26": "dma.copy x => y;",
+    "MMA01": "mma.row.row c, sa, sb.subspan(12, 32).at(0, 0);",
+    "MMA06": "mma.row.row c, s, s;",
+    "MMA12": "tma.load g => u;",
     "CAL01": "call use(g)",
     "CAL02": "g.span",
     "CAL03": "q",
@@ -140,6 +146,7 @@ MARKED = {
     "CAL06": "call use()",
     "CAL07": "k",
     "CAL08": "__atomic_cas(u.at(0), 1)",
+    "CAL09": "__atomic_min(t.at(0, 0), 1.0f)",
     "CAL10": "hw_go(1)",
     "DYN01": "Q",
     "DYN02": "?",
@@ -152,8 +159,9 @@ MARKED = {
 @pytest.mark.parametrize("code", MARKED)
 def test_message_and_position(code: str) -> None:
     entry = catalogue.entry(code)
-    limits = LIMITS["sm_90a" if code in GPU_ONLY else "cpu"]
-    report = pipeline.front_end(Source(catalogue.program(entry)), limits, {}).report
+    text = catalogue.program(entry)
+    limits = LIMITS["cpu" if code not in GPU_ONLY else "sm_86" if "-arch=sm_86" in text else "sm_90a"]
+    report = pipeline.front_end(Source(text), limits, {}).report
     found = [d for d in report if d.code == code]
     assert [d.code for d in report.errors if d.code != code] == [], report.text()
     assert found, report.text()
