@@ -8,6 +8,8 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_SPAN_BYTES
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.source import Span
+from croq_magic.compiler.text import format_expr
+from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
 
 _MOST = {
@@ -42,9 +44,11 @@ class CheckStorage:
             if found and max(total, *(size for size, *_ in found), 0) > _MOST[storage]:
                 _too_large(found, storage, total, function, context)
                 return function
+        checks: list[ir.Assert] = []
         for launch in function.launches():
             _check_block(launch.kernel, context)
-        return function
+            checks += _symbolic(launch.kernel, context)
+        return dataclasses.replace(function, checks=(*function.checks, *checks)) if checks else function
 
 
 def _add(sizes: dict[ir.Storage, _Sizes], buffer: ir.Buffer, span: Span | None) -> None:
@@ -79,6 +83,47 @@ def _check_block(kernel: ir.Kernel, context: Context) -> None:
     message = f"block needs {total} bytes of shared memory, {name} offers {limits.shared_bytes}. "
     report = context.report.error if limits.gpu else context.report.warning
     report("STO06", message + f"largest: `{largest.buffer.name}`", span, hint="use smaller tiles")
+
+
+def _symbolic(kernel: ir.Kernel, context: Context) -> list[ir.Assert]:
+    """Shared storage whose extents are known when the launch starts: what a block needs in all, as an entry check.
+    Extents that follow from anything inside the launch are an error (DYN05)."""
+    declared = [n for n in walk(kernel.region) if isinstance(n, ir.Declare) and n.buffer.storage is ir.Storage.SHARED]
+    symbolic = [s for s in declared if any(integers.value(e) is None for e in s.buffer.shape)]
+    if not symbolic:
+        return []
+    inside = _defined(kernel.region)
+    for s in symbolic:
+        for extent in s.buffer.shape:
+            late = next((n for n in walk(extent) if isinstance(n, ir.Var) and n.name in inside), None)
+            if late is not None and s.span is not None:
+                message = f"`shared` buffers need extents known at launch, found `{format_expr(extent)}`"
+                context.report.error("DYN05", message, s.span, hint=f"`{late.name}` has its value inside the launch")
+                return []
+    total: ir.Expr = integers.ZERO
+    for s in declared:
+        factors = map(integers.constant, (*s.buffer.slots, s.buffer.dtype.size))
+        total = integers.add(total, integers.product((*s.buffer.shape, *factors)))
+    known = (ir.Role.DIM, ir.Role.PARAM)
+    if any(isinstance(n, ir.Var) and n.role not in known for n in walk(total)):
+        return []  # a value of the host part: the storage itself is refused while running
+    names = ", ".join(f"`{s.buffer.name}`" for s in symbolic[:3])
+    message = f"a block needs {format_expr(total)} bytes of shared memory, at most {MAX_SHARED_BYTES} can be ({names})"
+    fits = ir.Binary("<=", total, integers.constant(MAX_SHARED_BYTES), BOOL)
+    return [ir.Assert(fits, message, "STO12", (total,), span=symbolic[0].span)]
+
+
+def _defined(region: ir.Region) -> set[str]:
+    """Names of the variables that get their values inside a region."""
+    names: set[str] = set()
+    for node in walk(region):
+        if isinstance(node, ir.Region):
+            names |= {var.name for var in node.indices}
+        elif isinstance(node, (ir.Let, ir.For, ir.Assign)):
+            names.add(node.var.name)
+        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
+            names.add(node.result.name)
+    return names
 
 
 def buffer_bytes(buffer: ir.Buffer) -> int:

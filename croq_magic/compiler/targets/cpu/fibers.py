@@ -276,10 +276,10 @@ class FiberFunction(FiberStatements):
 
     def _place_buffer(self, buffer: ir.Buffer) -> None:
         size, name = byte_size(buffer), self.names.of(buffer)
-        if size is None:
-            self.unsupported(f"`{buffer.name}`: storage of symbolic size is", buffer.span)
-            return
         self.placed.add(id(buffer))
+        if size is None:
+            self.allocate(buffer)
+            return
         lanes = self.resident.get(id(buffer))
         alignment = max(64, buffer.alignment)
         self.stack_bytes += size + alignment

@@ -71,6 +71,10 @@ class KernelFunction(FiberStatements):
         if self.plan.needed:
             self.read_only = _read_only(body)
         self.instance += [var for region in self.grid[:-1] for var in region.indices]
+        sized = [buffer for buffer in shared if byte_size(buffer) is None]
+        for buffer in sized:  # their extents are known when the launch starts: one piece for all blocks of a thread
+            self._place_buffer(buffer)
+        shared = [buffer for buffer in shared if buffer not in sized]
         if work < THIN and self.axes and not self.plan.needed:
             self._thin_blocks(body, work, shared)
         else:
@@ -198,7 +202,7 @@ class KernelFunction(FiberStatements):
             self.line(f"{vector.vector_name(buffer.dtype, lanes)} {name}[{count}];")
             return
         if size is None:
-            self.unsupported(f"`{buffer.name}`: block storage of symbolic size is", buffer.span)
+            self.allocate(buffer)
             return
         alignment = max(64, buffer.alignment)
         if size <= STACK_BYTES and self._stack_bytes + size <= ALL_STACK_BYTES:

@@ -74,6 +74,16 @@ class Statements(Loops):
         with self.nest([f"for ({INDEX} {name} = 0; {name} < {end}; ++{name})" for name, end in ends]):
             copies.fill(self, views.whole(buffer, tuple(slots)), value)
 
+    def allocate(self, buffer: ir.Buffer) -> None:
+        """Storage of a size that is known only while running; it ends with the scope."""
+        c, name = ctype(buffer.dtype), self.names.of(buffer)
+        factors = [*buffer.shape, *map(integers.constant, (*buffer.slots, buffer.dtype.size))]
+        size = f"croq_product({', '.join(map(self.expressions.index, factors))})"
+        owner = self.names.fresh(f"{name}_storage")
+        self.line(f"croq_storage {owner}(lane, {size}, false);")
+        self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*){owner}.data;")
+        self.line(f"if (!{name}) {self.leave}")
+
     def let(self, s: ir.Let) -> None:
         self.define(s.var)
         constant = "" if s.var.role is ir.Role.MUTABLE or s.value is None else "const "
