@@ -16,6 +16,7 @@ from typing import Any
 
 from croq_magic.compiler import describe, host_text, limits, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
+from croq_magic.compiler.check.context import Symbol
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.ir import Function
 from croq_magic.compiler.limits import Limits
@@ -53,6 +54,7 @@ class FrontEnd:
     functions: dict[str, Function]
     report: Report
     printed: str = ""  # what `print!` said
+    symbols: tuple[Symbol, ...] = ()  # every name with its value, in the order in which scopes end
 
 
 def mapping_passes(checks: str) -> list[Pass]:
@@ -108,7 +110,7 @@ def front_end(source: Source, target: Limits, defines: Mapping[str, str], checks
                 tree.name.span,
                 hint="name intermediate results",
             )
-    return FrontEnd(unit, tuple(trees), functions, report, "".join(names.printed))
+    return FrontEnd(unit, tuple(trees), functions, report, "".join(names.printed), tuple(names.symbols))
 
 
 def _names(trees: Sequence[syntax.Function], prefixes: Sequence[str], namespaces: Sequence[str]) -> UnitNames:

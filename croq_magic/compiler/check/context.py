@@ -79,7 +79,8 @@ class Group:
 @dataclasses.dataclass(frozen=True)
 class UnitNames:
     """What the rest of the unit defines: other tileflow functions, and dimension names by function. `printed` collects
-    what `print!` says while the unit is compiled; `device_functions` are those written in the language."""
+    what `print!` says while the unit is compiled; `device_functions` are those written in the language. `symbols`
+    collects every name whose scope has ended: what `croqtile -i` shows."""
 
     functions: frozenset[str] = frozenset()
     dims: dict[str, str] = dataclasses.field(default_factory=dict)
@@ -87,6 +88,7 @@ class UnitNames:
     namespaces: tuple[str, ...] = ()
     printed: list[str] = dataclasses.field(default_factory=list)
     device_functions: dict[str, syntax.Function] = dataclasses.field(default_factory=dict)
+    symbols: list[Symbol] = dataclasses.field(default_factory=list)
 
 
 class Checker:
@@ -185,6 +187,8 @@ class Checker:
             self._end(scope)
 
     def _end(self, scope: Scope) -> None:
+        if not scope.hidden:
+            self.unit.symbols.extend(scope.symbols.values())
         for group in self.groups.values():
             if group.scope is scope:
                 group.buffer = group.scope = None
