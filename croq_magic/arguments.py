@@ -121,6 +121,17 @@ def to_array(value: Any, place: Place) -> np.ndarray:
     return array
 
 
+def require_rank_and_type(value: Any, place: Place) -> None:
+    """Raises `BindError` where rank or element type are not those of the declaration."""
+    array, param = _as_ndarray(value, place), place.param
+    expected = numpy_dtype(param.dtype)
+    if array.ndim != len(param.extents):
+        raise place.refuse(f"has rank {array.ndim}, expected {len(param.extents)}", describe(value), None)
+    if array.dtype != expected:
+        problem = f"has elements of type {_dtype_text(array.dtype)}, expected {expected.name} ({param.dtype})"
+        raise place.refuse(problem, describe(value), None)
+
+
 def _cast(value: Any, dtype: DType) -> str:
     """The method call that converts the elements of `value`."""
     if _type_name(value) == "torch.Tensor":
@@ -258,6 +269,19 @@ def to_scalar(value: Any, place: Place) -> int | float | bool:
             raise place.refuse(f"is {value}, outside the range of {dtype}: {low} to {high}", describe(value), None)
         raise place.refuse("needs an integer", describe(value), _scalar_hint(value, place, "int"))
     return _to_float(value, place, dtype)
+
+
+def scalar_distance(value: Any, dtype: DType) -> int:
+    """0 if a number that `to_scalar` takes has just this type, 1 if one of its kind (a Python number is an s32 or an
+    f64), 2 for an integer as a float."""
+    if isinstance(value, (bool, np.bool_)):
+        return 0
+    whole = isinstance(value, (int, np.integer))
+    if isinstance(value, np.generic):
+        return 0 if value.dtype == numpy_dtype(dtype) else 1 if whole == dtype.is_integer else 2
+    if whole != dtype.is_integer:
+        return 2
+    return 0 if dtype.name in ("s32", "f64") else 1
 
 
 def _to_float(value: Any, place: Place, dtype: DType) -> float:

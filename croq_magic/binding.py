@@ -111,6 +111,24 @@ class Binder:
 
     # --------------------------------------------------------------------------------------------------- binding
 
+    def distance(self, values: Sequence[Any]) -> tuple[int, ...]:
+        """How far each value's type is from its parameter's, to choose between overloads: 0 is the same type, 1 another
+        of its kind, 2 a number of another kind. `BindError` if rank or element type do not fit; extents do not count.
+        """
+        out = []
+        for param, name, value in zip(self.params, self.names, values, strict=True):
+            place = arguments.Place(self.function, name, name, param)
+            if param.kind == "span":
+                arguments.require_rank_and_type(value, place)
+                out.append(0)
+            elif param.kind == "scalar":
+                arguments.to_scalar(value, place)
+                out.append(arguments.scalar_distance(value, param.dtype))
+            else:
+                arguments.to_stream(value, place)
+                out.append(0)
+        return tuple(out)
+
     def bind(self, values: Sequence[Any], expressions: Mapping[str, str] | None = None) -> Bound:
         """Checks everything that can be checked before the function runs and returns what to launch it with.
 

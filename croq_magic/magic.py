@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from croq_magic.binding import Bound
     from croq_magic.compiler.source import Source
+    from croq_magic.overloads import OverloadedFunction
     from croq_magic.program import Program, TileFunction
 
 
@@ -151,12 +152,13 @@ class CroqtileMagics(Magics):
 
     def _publish(self, program: Program) -> None:
         """Makes every function a variable of the notebook, unless that would take an argument away."""
+        from croq_magic.overloads import OverloadedFunction
         from croq_magic.program import TileFunction
 
-        known = self.shell.user_ns
-        wanted = {name for function in program for name in function.binder.names}
+        known, ours = self.shell.user_ns, (TileFunction, OverloadedFunction)
+        wanted = {name for function in program.all_functions for name in function.binder.names}
         for name in program.functions:
-            if name in wanted and name in known and not isinstance(known[name], TileFunction):
+            if name in wanted and name in known and not isinstance(known[name], ours):
                 raise BindError(
                     f"{name}: a function of this cell and the variable for a parameter have one name\n"
                     "    hint:     rename the function; the variable is as it was"
@@ -201,11 +203,27 @@ class CroqtileMagics(Magics):
 
     def _chosen(self, program: Program, settings: argparse.Namespace) -> TileFunction | None:
         if settings.run is None:
-            return list(program)[-1] if program.functions else None
-        if settings.run in program.functions:
-            return program.functions[settings.run]
-        known = ", ".join(program.functions) or "no tileflow function"
-        raise OptionError(f"-r {settings.run}: the cell defines {known}")
+            chosen = list(program)[-1] if program.functions else None
+        elif settings.run in program.functions:
+            chosen = program.functions[settings.run]
+        else:
+            known = ", ".join(program.functions) or "no tileflow function"
+            raise OptionError(f"-r {settings.run}: the cell defines {known}")
+        overloads = getattr(chosen, "overloads", None)
+        return self._overload(chosen, settings) if overloads else chosen  # type: ignore[arg-type, return-value]
+
+    def _overload(self, function: OverloadedFunction, settings: argparse.Namespace) -> TileFunction:
+        """The overload that fits the notebook's variables; the last one if none has variables for all parameters."""
+        from croq_magic.overloads import Candidate
+
+        bindings = dict(settings.bindings)
+        known = {*bindings, *self.shell.user_ns}
+        candidates = [
+            Candidate(each, self._arguments(each, settings)[0])
+            for each in function.overloads
+            if known.issuperset(each.binder.required) and bindings.keys() <= set(each.binder.names)
+        ]
+        return function.fitting(candidates) if candidates else function.overloads[-1]
 
     def _arguments(
         self, function: TileFunction, settings: argparse.Namespace

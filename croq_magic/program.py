@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.store import StoredFunction, StoredUnit
     from croq_magic.launches import Launch
+    from croq_magic.overloads import OverloadedFunction
 
 Defines = Mapping[str, Any]
 
@@ -80,15 +81,15 @@ def _macros(defines: Defines | None) -> dict[str, str]:
 class Program:
     """A compiled program. Its functions are attributes too: `program.matmul(lhs, rhs)`.
 
-    `functions` maps names to `TileFunction`s in the order of the source; `diagnostics` holds the warnings; `target` is
-    the name of the target it was compiled for.
+    `functions` maps names to `TileFunction`s in the order of the source (several of one name are an
+    `OverloadedFunction`), `all_functions` lists each; `diagnostics` holds the warnings; `target` is the name of the
+    target it was compiled for.
     """
 
     def __init__(self, unit: CompiledUnit | StoredUnit) -> None:
         self.unit = unit
-        self.functions: dict[str, TileFunction] = {
-            name: TileFunction(function, self) for name, function in unit.functions.items()
-        }
+        self.all_functions = [TileFunction(function, self) for function in unit.functions.values()]
+        self.functions = _by_name(self.all_functions)
         # As plain attributes, so that `program.matmul(...)` costs no more than a call. Our own names win.
         self.__dict__.update((name, each) for name, each in self.functions.items() if not hasattr(Program, name))
 
@@ -118,18 +119,35 @@ class Program:
         """The tile IR, as text."""
         return "\n\n".join(function.ir() for function in self.functions.values())
 
-    def __getattr__(self, name: str) -> TileFunction:
+    def __getattr__(self, name: str) -> TileFunction | OverloadedFunction:
         known = ", ".join(self.__dict__.get("functions", ())) or "none"
         raise AttributeError(f"the program has no function {name!r} (its functions: {known})")
 
     def __dir__(self) -> list[str]:
         return sorted({*super().__dir__(), *self.functions})
 
-    def __iter__(self) -> Iterator[TileFunction]:
+    def __iter__(self) -> Iterator[TileFunction | OverloadedFunction]:
         return iter(self.functions.values())
 
     def __repr__(self) -> str:
         return f"<croq_magic program for {self.target}: {', '.join(self.functions) or 'no tileflow function'}>"
+
+
+def _by_name(functions: list[TileFunction]) -> dict[str, TileFunction | OverloadedFunction]:
+    """The functions under the names that callers use; one that has overloads stands where its last one does."""
+    groups: dict[str, list[TileFunction]] = {}
+    for function in functions:
+        name = function.__name__
+        groups[name] = [*groups.pop(name, ()), function]
+    out: dict[str, TileFunction | OverloadedFunction] = {}
+    for name, group in groups.items():
+        if len(group) == 1:
+            out[name] = group[0]
+        else:
+            from croq_magic.overloads import OverloadedFunction
+
+            out[name] = OverloadedFunction(name, group)
+    return out
 
 
 class TileFunction:
@@ -149,7 +167,7 @@ class TileFunction:
         self._count = len(self.binder.params)
         self._fast = specialise(self.binder, self._slow, self._explain)
         self.signature = compiled.signature.text
-        self.__name__ = self.__qualname__ = compiled.name
+        self.__name__ = self.__qualname__ = compiled.signature.name
         self.__doc__ = self._documentation()
         self.__signature__ = inspect.Signature(
             [

@@ -20,7 +20,7 @@ def signature(function: ir.Function) -> Signature:
     shown = [value for check in function.checks for value in check.values]
     used = set(evaluate.free_variables([*(extents or ()), *conditions, *shown]))
     return Signature(
-        function.name,
+        function.public or function.name,
         tuple(_parameter(p, index) for index, p in enumerate(function.params)),
         result.dtype.name if result is not None else "",
         tuple(map(format_expr, extents)) if extents is not None else None,

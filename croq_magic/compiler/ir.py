@@ -301,7 +301,9 @@ class Token(Node):
 class Copy(Stmt):
     """A transfer between views of equal rank. `pad` holds (low, high) per dimension and `pad_value`; `permutation`
     maps destination dimension to source dimension; `token` makes it asynchronous; `after` orders it behind another.
-    `partial`: the destination may be larger, the rest of it becomes zero. `engine` is "dma" or "tma"."""
+    `partial`: the destination may be larger, the rest of it becomes zero. `engine` is "dma" or "tma". `compressed`:
+    of every four elements along the last dimension of a 2:4-sparse source the two kept "values" are copied, or their
+    "positions", a byte for eight elements."""
 
     src: View
     dst: View
@@ -313,6 +315,7 @@ class Copy(Stmt):
     partial: bool = False
     engine: str = "dma"
     hints: tuple[str, ...] = ()
+    compressed: str = ""
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
@@ -788,7 +791,8 @@ class Result(Node):
 
 @identity_node
 class Function(Node):
-    """A tileflow function. `checks` are the entry checks, evaluated when arguments are bound, before anything runs."""
+    """A tileflow function. `checks` are the entry checks, evaluated when arguments are bound, before anything runs.
+    `name` is unique in its text; `public` is what the program calls it, where several functions have one name."""
 
     name: str
     params: tuple[Param, ...]
@@ -797,6 +801,7 @@ class Function(Node):
     dims: tuple[Var, ...] = ()
     checks: tuple[Assert, ...] = ()
     span: Span | None = None
+    public: str = ""
 
     def launches(self) -> Iterator[Launch]:
         """Every launch of the function, in program order."""

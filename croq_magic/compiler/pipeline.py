@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, host_text, limits, recursion, store, syntax, syntax_text
+from croq_magic.compiler import describe, host_text, limits, overloads, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.check.context import Symbol
 from croq_magic.compiler.diagnostics import Report
@@ -79,34 +79,41 @@ def optimising_passes() -> list[Pass]:
     return [PromoteAccumulators(), DropZeroing()]
 
 
-def front_end(source: Source, target: Limits, defines: Mapping[str, str], checks: str = "auto") -> FrontEnd:
-    """All stages that need no target but its limits. Findings are in the report; nothing is raised."""
+def front_end(
+    source: Source,
+    target: Limits,
+    defines: Mapping[str, str],
+    checks: str = "auto",
+    include: Sequence[str] = (),
+    cell: bool = True,
+) -> FrontEnd:
+    """All stages that need no target but its limits. Findings are in the report; nothing is raised.
+
+    `include` are folders of quoted includes. In a `cell` host text is passed over, and what looks as if it was meant to
+    do something is warned about; in a whole program the C++ compiler reads it.
+    """
     report = Report()
     unit = split(source, report)
-    host_text.check(unit, report)
-    preprocessed = preprocess(unit, defines, report, target)
+    if cell:
+        host_text.check(unit, report)
+    preprocessed = preprocess(unit, defines, report, target, include)
     macros_failed = report.has_errors
     parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
     trees = [tree for tree in parsed if not tree.is_device]
     names = _names(trees, preprocessed.prefixes, preprocessed.namespaces)
     names.device_functions.update({tree.name.text: tree for tree in parsed if tree.is_device})
     functions: dict[str, Function] = {}
-    for tree in () if macros_failed else trees:  # a macro that is wrong leaves names behind that nobody wrote
-        name = tree.name.text
-        if name in functions:
-            report.error(
-                "UNS01", f"a second function `{name}`: overloading is not supported by this version", tree.name.span
-            )
-            continue
+    # A macro that is wrong leaves names behind that nobody wrote.
+    for symbol, tree in () if macros_failed else overloads.symbols(trees, report):
         try:
             with recursion.deep():
-                function = check_function(tree, report, target, names)
+                function = check_function(tree, report, target, names, symbol)
                 if function is not None:
-                    functions[name] = run_passes(function, mapping_passes(checks), Context(report, target))
+                    functions[symbol] = run_passes(function, mapping_passes(checks), Context(report, target))
         except RecursionError:
             report.error(
                 "SYN19",
-                f"`{name}` is nested too deeply to be compiled",
+                f"`{tree.name.text}` is nested too deeply to be compiled",
                 tree.name.span,
                 hint="name intermediate results",
             )
@@ -184,7 +191,8 @@ class CompiledUnit:
 
 
 class CompiledFunction:
-    """One tileflow function. It is built once for each tuple of extents, and after `MAX_VARIANTS` of them for all."""
+    """One tileflow function; `name` is the one of the IR. It is built once for each tuple of extents, and after
+    `MAX_VARIANTS` of them for all."""
 
     def __init__(self, function: Function, unit: CompiledUnit) -> None:
         self.name = function.name

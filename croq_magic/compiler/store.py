@@ -117,7 +117,7 @@ class StoredUnit:
         self.target = self.chosen.name
         self.warnings: list[str] = record["warnings"]
         self.printed: str = record["printed"]
-        self.functions = {name: StoredFunction(s, self) for name, s in record["signatures"].items()}
+        self.functions = {name: StoredFunction(name, s, self) for name, s in record["signatures"].items()}
 
     @cached_property
     def full(self) -> CompiledUnit:
@@ -139,10 +139,10 @@ class StoredUnit:
 
 
 class StoredFunction:
-    """Stands for a `CompiledFunction`."""
+    """Stands for a `CompiledFunction`; `name` is the one of the IR."""
 
-    def __init__(self, signature: Signature, unit: StoredUnit) -> None:
-        self.name = signature.name
+    def __init__(self, name: str, signature: Signature, unit: StoredUnit) -> None:
+        self.name = name
         self.signature = signature
         self.unit = unit
         self._variants: dict[tuple[int, ...], targets.Module] = {}

@@ -96,6 +96,7 @@ class Checker:
 
     def __init__(self, function: syntax.Function, report: Report, limits: Limits, unit: UnitNames) -> None:
         self.function = function
+        self.symbol = function.name.text  # its name in the IR
         self.report = report
         self.limits = limits
         self.unit = unit
@@ -122,6 +123,7 @@ class Checker:
         self.fragments: list[FragmentValue] = []
         self.settled: dict[tuple[int, str], FragmentValue] = {}  # what an earlier check found out about fragments
         self.unsettled: set[tuple[int, str]] = set()  # fragments whose shape was needed before it was known
+        self.compressed: dict[ir.Buffer, ir.Buffer] = {}  # buffers of 2:4-sparse values: where their positions are
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to
 

@@ -19,14 +19,18 @@ from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BY_NAME, S32, DType
 
 
-def check_function(function: syntax.Function, report: Report, limits: Limits, unit: UnitNames) -> ir.Function | None:
-    """The IR of a function with levels still open, or None when it has errors."""
+def check_function(
+    function: syntax.Function, report: Report, limits: Limits, unit: UnitNames, symbol: str = ""
+) -> ir.Function | None:
+    """The IR of a function with levels still open, or None when it has errors. `symbol` is its name in the IR, where
+    that is not its own (`compiler/overloads.py`)."""
     settled: dict[tuple[int, str], FragmentValue] = {}
     while True:
         found = Report()
         found.share_expansions(report)
         c = Checker(function, found, limits, unit)
         c.settled = settled
+        c.symbol = symbol or c.symbol
         checked = _check(c)
         new = {v.key: v for v in c.fragments if v.key in c.unsettled and v.shape is not None}
         if not new.keys() - settled.keys():
@@ -65,13 +69,14 @@ def _check(c: Checker) -> ir.Function | None:
         for p in params
     ]
     return ir.Function(
-        function.name.text,
+        c.symbol,
         tuple(params),
         result,
         body,
         tuple(dims.values()),
         tuple(c.checks),
         function.span,
+        function.name.text if c.symbol != function.name.text else "",
     )
 
 

@@ -49,7 +49,7 @@ def parallel(c: Checker, s: syntax.Parallel) -> None:
     if not outermost:
         c.emit(region)
         return
-    kernel = ir.Kernel(c.fresh(f"{c.function.name.text}_kernel{c.launches or ''}"), region)
+    kernel = ir.Kernel(c.fresh(f"{c.symbol}_kernel{c.launches or ''}"), region)
     c.launches += 1
     c.emit(ir.Launch(kernel, s.is_async, s.stream.text if s.stream else "", span=s.span))
 
