@@ -27,6 +27,12 @@ _LEVEL = {
     "&": AND, "^": XOR, "|": OR, "&&": BOTH, "||": EITHER,
 }  # fmt: skip
 
+
+def binary_level(op: str) -> int:
+    """The precedence of a binary operator."""
+    return _LEVEL[op]
+
+
 _KEYWORDS = frozenset(
     """alignas alignof and and_eq asm auto bitand bitor bool break case catch char char16_t char32_t class compl const
     const_cast constexpr continue decltype default delete do double dynamic_cast else enum explicit export extern false

@@ -83,8 +83,8 @@ class Dialect(abc.ABC):
 
     @abc.abstractmethod
     def math(self, name: str, dtype: DType, args: Sequence[str]) -> str:
-        """A math builtin by its name in the prelude (`exp`, `fmax`, `frcp`, `fma`, ...); arguments and result are f32 or
-        f64, `dtype` says which."""
+        """A math builtin by its name in the prelude (`exp`, `fmax`, `frcp`, `fma`, ...); arguments and result are f32
+        or f64, `dtype` says which."""
 
     # ---------------------------------------------------------------------------------------- functions and storage
 
@@ -149,8 +149,8 @@ class Dialect(abc.ABC):
         """A barrier of all threads of the block that orders its memory and device memory, as a statement."""
 
     @abc.abstractmethod
-    def warp_barrier(self) -> str:
-        """A barrier of the threads of a warp."""
+    def warp_barrier(self, lanes: int | None = None) -> str:
+        """A barrier of the threads of a warp, or of the first `lanes` of them."""
 
     @abc.abstractmethod
     def named_barrier(self, number: str, threads: str, arrives: bool = False) -> str:
@@ -192,8 +192,9 @@ class Dialect(abc.ABC):
         """The definition of `count` events in a block's memory, at the top of a kernel."""
 
     @abc.abstractmethod
-    def event_init(self, event: str, parties: str, ready: bool) -> str:
-        """A statement, run by one thread before a barrier of the block: `event` is an lvalue of the array."""
+    def event_init(self, event: str, parties: str) -> str:
+        """A statement, run by one thread before a barrier of the block: `event` is an lvalue of the array; `parties`
+        arrivals complete a generation."""
 
     @abc.abstractmethod
     def event_arrive(self, event: str) -> str:
@@ -201,7 +202,8 @@ class Dialect(abc.ABC):
 
     @abc.abstractmethod
     def event_wait(self, event: str, generation: str) -> str:
-        """A statement: waits until generation `generation` (counted from 0, an int) is complete."""
+        """A statement: waits until `generation` is complete. Only its lowest bit counts (generations are counted from
+        0); an event that starts ready is waited for as one that has completed generation -1."""
 
     @abc.abstractmethod
     def event_pending(self, event: str, generation: str) -> str:

@@ -22,11 +22,11 @@ class KernelArgument:
     """One argument of a kernel, in the order of its parameters.
 
     "buffer": the device memory of `node`, a global buffer (all its slots). "scalar": the value of `node` (a parameter,
-    a symbolic dimension, or a scalar or loop index of the host body), passed as `dtype`. "report": `REPORT_WORDS` words of
-    64 bits, zero before the launch; a failed check stores its number plus one in word 0 and its values (instance, then
-    operands, in the order of its `CheckSite`; floats as the bits of an f64) in the words behind. "counter": two words of
-    32 bits, zero before the launch, with which the blocks of a cooperative launch meet. `written` is set for a buffer
-    that the kernel may write.
+    a symbolic dimension, or a scalar or loop index of the host body), passed as `dtype`. "report": `REPORT_WORDS` words
+    of 64 bits, zero before the launch; a failed check stores its number plus one in word 0 and its values (instance,
+    then operands, in the order of its `CheckSite`; floats as the bits of an f64) in the words behind. "counter": two
+    words of 32 bits, zero before the launch, with which the blocks of a cooperative launch meet. `written` is set for a
+    buffer that the kernel may write.
     """
 
     name: str
@@ -38,9 +38,9 @@ class KernelArgument:
 
 @dataclasses.dataclass(frozen=True)
 class SimtKernel:
-    """One launch's kernel. Extents of `grid` and `block` are given for x, y, z; `shared_bytes` is dynamic shared memory.
-    Expressions are over symbolic dimensions, parameters and host variables. `cooperative`: all blocks must run at the
-    same time. `threads` is the number of threads of a block."""
+    """One launch's kernel. Extents of `grid` and `block` are given for x, y, z; `shared_bytes` is dynamic shared
+    memory. Expressions are over symbolic dimensions, parameters and host variables. `cooperative`: all blocks must run
+    at the same time."""
 
     symbol: str
     launch: ir.Launch

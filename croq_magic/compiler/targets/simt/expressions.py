@@ -1,0 +1,280 @@
+"""Expressions of the tile IR in the C language of a SIMT device.
+
+Two kinds of arithmetic. *Values* are computed in their element type as the language defines it; floats below 32 bits in
+f32, rounded once per operation. *Indices* (offsets, extents, loop bounds) are mathematical integers: they are computed
+in 32 bits where their bounds prove that nothing overflows, in 64 bits elsewhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.targets.emit_cxx import (
+    CHOICE,
+    PLUS,
+    PREFIX,
+    PRIMARY,
+    TIMES,
+    Names,
+    Unsupported,
+    binary_level,
+    is_narrow,
+)
+from croq_magic.compiler.targets.emit_cxx import Expressions as CxxExpressions
+from croq_magic.compiler.targets.simt.dialect import Dialect
+from croq_magic.compiler.types import BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
+from croq_magic.compiler.visit import walk
+
+_WIDE = (S32, U32, S64, U64)  # integer types that C does not promote
+_MATH = frozenset(
+    """__sin __cos __tan __asin __acos __atan __atan2 __sinh __cosh __tanh __exp __expm1 __log __log1p __pow
+    __sqrt __rsqrt __fabs __sign __ceil __floor __round __isfinite __sigmoid __softplus __gelu""".split()
+)
+_RENAMED = {"__exp2f": "exp2", "__frcp_rn": "frcp", "__fmaf": "fma", "__max": "fmax", "__min": "fmin"}
+_INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
+
+buffer_offset = CxxExpressions.offset_expr
+Text = tuple[str, int, bool]  # of an index: the text, its precedence, whether it has 64 bits
+
+
+def fits(e: ir.Expr) -> bool:
+    """Whether an index surely fits into 32 bits."""
+    low, high = integers.interval(e)
+    return low is not None and high is not None and low >= -(1 << 31) and high < 1 << 31
+
+
+def is_wide_variable(var: ir.Var) -> bool:
+    """Symbolic dimensions have 64 bits; indices of regions and loops are s32 by the language."""
+    return var.role is ir.Role.DIM or var.dtype in (S64, U64)
+
+
+@dataclasses.dataclass
+class Expressions:
+    """Prints expressions. `pointer` gives the text that a buffer's elements are indexed from, `variable` that of a
+    variable, `guard` the text of a load that needs run-time checks."""
+
+    dialect: Dialect
+    names: Names
+    pointer: Callable[[ir.Buffer], str]
+    variable: Callable[[ir.Var], str]
+    guard: Callable[[ir.Load, str], str]
+    divide: Callable[[ir.Binary, str], str]
+    registers: Callable[[ir.View, tuple[ir.Expr, ...]], str | None]
+
+    # ------------------------------------------------------------------------------------------------- indices
+
+    def index(self, e: ir.Expr, parent: int = 0) -> str:
+        """An integer expression of 32 or 64 bits."""
+        text, level, _ = self.index_text(e)
+        return f"({text})" if level < parent else text
+
+    def index_text(self, e: ir.Expr) -> Text:
+        """The text of an index, its precedence, and whether it has 64 bits."""
+        if isinstance(e, ir.Const) and isinstance(e.value, (int, bool)):
+            number = int(e.value)
+            wide = not -(1 << 31) <= number < 1 << 31
+            text = self.dialect.literal(number, S64 if wide else S32)
+            return text, PRIMARY if number >= 0 else PREFIX, wide
+        if isinstance(e, ir.Var):
+            if e.dtype is U32:
+                return self._widened(self.variable(e)), PRIMARY, True
+            if e.role in _INDEX_ROLES or e.dtype.is_integer:
+                return self.variable(e), PRIMARY, is_wide_variable(e)
+            return self.dialect.convert(self.dialect.index32, self.variable(e)), PRIMARY, False
+        if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
+            operand = self.index_text(e.operand)
+            if not operand[2] and not fits(e):
+                operand = self._wide(operand)
+            return f"-{_in(operand, PREFIX + 1)}", PREFIX, operand[2]
+        if isinstance(e, ir.Binary) and e.op in "+-*" and e.dtype.is_integer:
+            level = binary_level(e.op)
+            left, right = self._pair(e)
+            return f"{_in(left, level)} {e.op} {_in(right, level + 1)}", level, left[2] or right[2]
+        if isinstance(e, ir.Binary) and e.op in "/%" and e.dtype.is_integer:
+            return self._index_division(e)
+        if isinstance(e, ir.Builtin) and e.name in ("__max", "__min", "cdiv") and e.dtype.is_integer:
+            narrow = all(map(fits, (*e.args, e)))
+            name = "ceildiv" if e.name == "cdiv" else e.name[2:]
+            args = [self.index(a) for a in e.args]
+            return self.dialect.helper(name, S32 if narrow else None, args), PRIMARY, not narrow
+        if isinstance(e, ir.Select):
+            then, other = self.index_text(e.then), self.index_text(e.other)
+            condition = self.value(e.condition, CHOICE + 1)
+            return f"{condition} ? {_in(then, CHOICE)} : {_in(other, CHOICE)}", CHOICE, then[2] or other[2]
+        text = self.value(e)
+        if e.dtype in (S64, U64, U32):
+            return self._widened(text), PRIMARY, True
+        return (text, 0, False) if e.dtype is S32 else (self.dialect.convert("int", text), PRIMARY, False)
+
+    def _pair(self, e: ir.Binary) -> tuple[Text, Text]:
+        """Both operands, one of them widened where 32 bits may not hold the result."""
+        left, right = self.index_text(e.left), self.index_text(e.right)
+        if not left[2] and not right[2] and not fits(e):
+            left = self._wide(left)
+        return left, right
+
+    def _index_division(self, e: ir.Binary) -> Text:
+        if (integers.value(e.right) or 0) > 0:
+            left = self.index_text(e.left)
+            low, _ = integers.interval(e.left)
+            if low is not None and low >= 0 and not left[2]:  # no correction of negative dividends
+                return f"{_in(left, TIMES)} {e.op} {integers.value(e.right)}", TIMES, False
+            return f"{_in(left, TIMES)} {e.op} {self.index(e.right, TIMES + 1)}", TIMES, left[2]
+        low, _ = integers.interval(e.right)
+        left, right = self.index_text(e.left), self.index_text(e.right)
+        if low is not None and low > 0:
+            return f"{_in(left, TIMES)} {e.op} {_in(right, TIMES + 1)}", TIMES, left[2] or right[2]
+        return self._division(e, None), PRIMARY, True
+
+    def _wide(self, text: Text) -> Text:
+        return self._widened(text[0]), PRIMARY, True
+
+    def _widened(self, text: str) -> str:
+        return self.dialect.convert(self.dialect.index64, text)
+
+    # -------------------------------------------------------------------------------------------------- values
+
+    def value(self, e: ir.Expr, parent: int = 0) -> str:
+        """An expression of the element type of `e`."""
+        text, level = self._value(e)
+        return f"({text})" if level < parent else text
+
+    def _value(self, e: ir.Expr) -> tuple[str, int]:
+        d = self.dialect
+        if isinstance(e, ir.Const):
+            text = d.literal(e.value, e.dtype)
+            return text, PREFIX if text.startswith("-") else PRIMARY
+        if isinstance(e, ir.Var):
+            if e.role is ir.Role.DIM or (e.role in _INDEX_ROLES and e.dtype not in (S32, S64)):
+                return d.convert(d.ctype(e.dtype), self.variable(e)), PRIMARY
+            return self.variable(e), PRIMARY
+        if isinstance(e, ir.Unary):
+            return self._unary(e)
+        if isinstance(e, ir.Binary):
+            return self._binary(e)
+        if isinstance(e, ir.Select):
+            condition = self.value(e.condition, CHOICE + 1)
+            return f"{condition} ? {self.value(e.then, CHOICE)} : {self.value(e.other, CHOICE)}", CHOICE
+        if isinstance(e, ir.Cast):
+            return d.cast(self.value(e.operand), e.operand.dtype, e.dtype), PRIMARY
+        if isinstance(e, ir.Builtin):
+            return self._builtin(e)
+        if isinstance(e, ir.Load):
+            return self.load(e), PRIMARY
+        raise Unsupported(f"{type(e).__name__} is not supported by the {d.name} target yet")
+
+    def _wrapped(self, text: str, level: int, dtype: DType) -> tuple[str, int]:
+        """C computes narrow integers in `int`: bring the result back to its type."""
+        if dtype.is_integer and dtype not in _WIDE:
+            return self.dialect.cast(text, S32, dtype), PRIMARY
+        return text, level
+
+    def operand(self, e: ir.Expr, level: int) -> str:
+        """A value as arithmetic takes it: floats below 32 bits as f32, narrow integers as int."""
+        if is_narrow(e.dtype):
+            return self.dialect.widen(self.value(e), e.dtype)
+        if e.dtype.is_integer and e.dtype.bits < 8:
+            return self.dialect.cast(self.value(e), e.dtype, S32)
+        return self.value(e, level)
+
+    def _unary(self, e: ir.Unary) -> tuple[str, int]:
+        operand = self.operand(e.operand, PREFIX + 1)
+        if is_narrow(e.dtype):
+            return self.dialect.narrow(f"{e.op}{operand}", e.dtype), PRIMARY
+        return self._wrapped(f"{e.op}{operand}", PREFIX, e.dtype)
+
+    def _binary(self, e: ir.Binary) -> tuple[str, int]:
+        op, kind, d = e.op, e.left.dtype, self.dialect
+        if op in ("/", "%") and e.dtype.is_integer:
+            divisor = integers.value(e.right)
+            if divisor is None or divisor in (0, -1):
+                return self._division(e, e.dtype), PRIMARY
+        if op in ("<<", ">>"):
+            amount = integers.value(e.right)
+            if amount is None or not 0 <= amount < e.dtype.bits:
+                low, high = integers.interval(e.right)
+                if low is None or high is None or low < 0 or high >= e.dtype.bits:
+                    name = "shl" if op == "<<" else "shr"
+                    return d.helper(name, e.dtype, [self.value(e.left), self.index(e.right)]), PRIMARY
+        level = binary_level(op)
+        if is_narrow(kind) and op not in ("&&", "||"):
+            text = f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}"
+            return (text, level) if e.dtype is BOOL else (d.narrow(text, e.dtype), PRIMARY)
+        return self._wrapped(f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}", level, e.dtype)
+
+    def _division(self, e: ir.Binary, dtype: DType | None) -> str:
+        name = "div" if e.op == "/" else "mod"
+        if dtype is None:
+            text = self.dialect.helper(name, None, [self.index(e.left), self.index(e.right)])
+        else:
+            text = self.dialect.helper(name, dtype, [self.value(e.left), self.value(e.right)])
+        return self.divide(e, text) if e.checked else text
+
+    def _builtin(self, e: ir.Builtin) -> tuple[str, int]:
+        if e.name in ("__max", "__min", "cdiv", "__alignup", "__aligndown") and e.dtype.is_integer:
+            name = "ceildiv" if e.name == "cdiv" else e.name[2:]
+            return self.dialect.helper(name, e.dtype, [self.value(a) for a in e.args]), PRIMARY
+        name = _RENAMED.get(e.name, e.name[2:] if e.name in _MATH else "")
+        if not name:
+            raise Unsupported(f"the builtin {e.name} is not supported by the {self.dialect.name} target yet")
+        kind = F64 if e.args and e.args[0].dtype is F64 else F32
+        args = [self.operand(a, 0) for a in e.args]
+        text = self.dialect.math(name, kind, args)
+        return (self.dialect.narrow(text, e.dtype) if is_narrow(e.dtype) else text), PRIMARY
+
+    def converted(self, e: ir.Expr, dtype: DType) -> str:
+        """A value in another element type."""
+        text = self.value(e)
+        if e.dtype is dtype or {e.dtype, dtype} <= {F32, TF32}:
+            return text
+        return self.dialect.cast(text, e.dtype, dtype)
+
+    # ----------------------------------------------------------------------------------------------- elements
+
+    def element(self, view: ir.View, index: tuple[ir.Expr, ...]) -> str:
+        """The element of a view as an lvalue, unchecked."""
+        register = self.registers(view, index)
+        if register is not None:
+            return register
+        return f"{self.pointer(view.buffer)}[{self.place(view.buffer, buffer_offset(view, index))}]"
+
+    def place(self, buffer: ir.Buffer, offset: ir.Expr) -> str:
+        """The position of an element in memory, from its logical offset in the whole buffer."""
+        text = self.index(offset)
+        mask = swizzle_mask(buffer)
+        return f"croq_swizzle({text}, {mask})" if mask else text
+
+    def load(self, e: ir.Load) -> str:
+        access = self.element(e.view, e.index)
+        if not e.checks and not e.view.checks:
+            return access
+        return self.guard(e, access)
+
+
+def swizzle_mask(buffer: ir.Buffer) -> int:
+    """What `croq_swizzle` takes: the bits of an element's offset that are combined with those three places above, so
+    that chunks of 16 bytes of successive rows of 128 bytes lie in different banks. 0 where the layout is plain."""
+    if not buffer.layout or buffer.storage is not ir.Storage.SHARED:
+        return 0
+    return {32: 0x10, 64: 0x30, 128: 0x70}[buffer.layout] // buffer.dtype.size
+
+
+def _in(text: Text, parent: int) -> str:
+    return f"({text[0]})" if text[1] < parent else text[0]
+
+
+def depends_on(e: ir.Node | tuple[ir.Node, ...], names: set[str]) -> bool:
+    """Whether an expression has one of these variables."""
+    return any(isinstance(node, ir.Var) and node.name in names for node in walk(e))
+
+
+def plus(pointer: str, offset: str) -> str:
+    """The text of a pointer moved by an offset."""
+    if offset == "0":
+        return pointer
+    return f"{pointer} + {offset}" if not set(offset) & set("?&|<>=") else f"{pointer} + ({offset})"
+
+
+__all__ = ["PLUS", "Expressions", "depends_on", "fits", "plus", "swizzle_mask"]
