@@ -361,7 +361,15 @@ class _Collector:
             origin[source] = at
             if s.pad or s.partial:
                 inside += [ir.Binary(">=", at, integers.ZERO, BOOL), ir.Binary("<", at, s.src.extents[source], BOOL)]
-        source_read = self._at(s, s.src, tuple(origin), axes, Mode.READ, "copy source", tuple(inside))
+        reads = axes
+        if s.compressed:  # every element of its groups may decide what is kept
+            made, read = (2, 4) if s.compressed == "values" else (1, 8)
+            group = self._elements((integers.constant(read),))
+            tile = integers.floordiv(elements[-1].var, integers.constant(made))
+            origin[-1] = integers.add(integers.mul(tile, integers.constant(read)), group[0].var)
+            inside.append(ir.Binary("<", origin[-1], s.src.extents[-1], BOOL))
+            reads = (*axes, *group)
+        source_read = self._at(s, s.src, tuple(origin), reads, Mode.READ, "copy source", tuple(inside))
         position = tuple(a.var for a in elements)
         self.items.append(self._at(s, s.dst, position, axes, Mode.WRITE, "copy destination", (), (source_read,)))
 

@@ -142,6 +142,8 @@ class _Printer:
             words.append(f"pad {{{low}}} {{{high}}} {format_expr(s.pad_value) if s.pad_value is not None else 0}")
         if s.permutation:
             words.append(f"transpose {{{', '.join(map(str, s.permutation))}}}")
+        if s.compressed:
+            words.append(f"compressed {s.compressed}")
         words += [*s.hints, format_view(s.src), "=>", format_view(s.dst)]
         if s.partial:
             words.append("partial")

@@ -160,9 +160,7 @@ def buffer_value(c: Checker, ref: syntax.BufferRef) -> Value:
     """A plain name, an element of a buffer array, or the data of a future."""
     value = resolve(c, ref.name.text, ref.name.span).value
     require_bound(c, value, ref.name.text, ref.name.span)
-    if ref.data == "mdata":
-        c.unsupported("`.mdata`", ref.span)
-    if ref.data == "data" and isinstance(value, OperationValue):
+    if ref.data and isinstance(value, OperationValue):
         name = ref.name.text
         c.fail(
             "TYP14",
@@ -170,16 +168,21 @@ def buffer_value(c: Checker, ref: syntax.BufferRef) -> Value:
             f"`{value.accumulator}` instead",
             ref.span,
         )
-    if ref.data == "data":
+    if ref.data:
         if not isinstance(value, FutureValue):
             c.fail(
                 "TYP14",
-                f"`{ref.name.text}` is {value.describe()} and has no `.data`",
+                f"`{ref.name.text}` is {value.describe()} and has no `.{ref.data}`",
                 ref.span,
                 f"use `{ref.name.text}` itself" if isinstance(value, SpanValue) else None,
             )
         require_waited(c, value, ref)
-        value = value.data()
+        if ref.data == "mdata":
+            from croq_magic.compiler.check.sparse import metadata
+
+            value = SpanValue(metadata(c, value, ref), value.depth)
+        else:
+            value = value.data()
     if ref.subscripts:
         value = _subscript(c, value, ref)
     return value

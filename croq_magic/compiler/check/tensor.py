@@ -9,6 +9,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax
+from croq_magic.compiler.check import sparse
 from croq_magic.compiler.check.context import Checker, Skip, decide, in_range, show
 from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, constant_as, store_as
 from croq_magic.compiler.check.expressions import evaluate, flatten, integer, scalar
@@ -25,7 +26,7 @@ from croq_magic.compiler.check.values import (
     Value,
 )
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BF16, BOOL, BY_NAME, F16, F32, F64, S32, TF32, DType
+from croq_magic.compiler.types import BF16, BOOL, BY_NAME, F16, F32, F64, S32, TF32, U8, DType
 from croq_magic.compiler.visit import rewrite
 
 _OPERANDS = ("f16", "bf16", "tf32", "f32", "f64", "f8_e4m3", "f8_e5m2", "s8", "u8", "s4", "u4", "bin1")
@@ -245,7 +246,7 @@ def load(c: Checker, s: syntax.MmaLoad) -> None:
         if value.shape is None:
             value.shape = view.extents
         value.dtype = value.dtype or view.buffer.dtype
-    value.loaded = True
+    value.loaded, value.source = True, view
     c.emit(ir.MmaLoad(ref, view, span=s.span))
 
 
@@ -272,6 +273,8 @@ def _multiply(c: Checker, s: syntax.MmaMultiply, accumulator: FragmentValue, ref
         known = decide(ir.Binary("==", k_a, k_b, BOOL))
         if known is False or integers.value(k_a) is not None:
             c.fail("MMA02", f"K is {show(k_a)} in A and {show(k_b)} in B", s.span)
+        same = ir.Binary("==", k_a, k_b, BOOL)
+        c.require(same, "MMA02", f"K is {show(k_a)} in A and {show(k_b)} in B", s.span, values=(k_a, k_b))
     _check_types(c, s, a.dtype, b.dtype)
     default = _accumulator_type(a.dtype)
     accumulator.dtype = accumulator.dtype or default
@@ -295,11 +298,32 @@ def _multiply(c: Checker, s: syntax.MmaMultiply, accumulator: FragmentValue, ref
     scales = None
     if s.scale is not None:
         scales = (_view(c, s.scale[0]), store_as(c, scalar(c, s.scale[1]), F32, s.scale[1].span))
-    metadata = None
-    if s.metadata is not None:
-        metadata = reference(c, s.metadata.base, "metadata")[1]
+    metadata = _positions(c, s, a) if s.sparse else None
     schedule = _schedule(c, s, a.dtype, k_a)
     c.emit(ir.Mma(ref, a.node, b.node, (s.a_layout, s.b_layout), token, scales, metadata, schedule, span=s.span))
+
+
+def _positions(c: Checker, s: syntax.MmaMultiply, a: _Operand) -> ir.FragmentRef:
+    """The fragment with the positions of a sparse A: the one that is given, or one of those that belong to A."""
+    kept = a.extents if s.a_layout == "row" else a.extents[::-1]
+    if s.metadata is not None:
+        value, ref = reference(c, s.metadata.base, "metadata")
+        shape = _shape(c, value, s.metadata.span.text, s.metadata.span)
+        sparse.check_operands(c, kept, shape, value.dtype is U8, s.metadata.span)
+        return ref
+    source = a.node if isinstance(a.node, ir.View) else None
+    symbol = c.find(s.a.base.name.text)
+    if symbol is not None and isinstance(symbol.value, FragmentValue):
+        source = symbol.value.source
+    found = None if source is None else sparse.positions_of(c, source, s.a.span)
+    if found is None or s.a_layout != "row":
+        hint = "`me = mma.load f.mdata;` and `me` as the last operand"
+        c.fail("MMA15", f"the metadata of `{s.a.span.text}` are not known", s.a.span, hint)
+    fragment = ir.Fragment(c.fresh(found.buffer.name), U8, found.extents, _owner(c))
+    ref = ir.FragmentRef(fragment)
+    c.emit(ir.DeclareFragment(fragment, span=s.span))
+    c.emit(ir.MmaLoad(ref, found, span=s.span))
+    return ref
 
 
 def _symbol_value(c: Checker, e: syntax.View) -> Value:

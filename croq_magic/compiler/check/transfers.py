@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax, views
-from croq_magic.compiler.check import tma
+from croq_magic.compiler.check import sparse, tma
 from croq_magic.compiler.check.context import Checker, decide, free_variables, show
 from croq_magic.compiler.check.conversions import store_as
 from croq_magic.compiler.check.events import wait_event
@@ -27,11 +27,12 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     for modifier in s.modifiers:
         if modifier.name == "zfill":
             source = dataclasses.replace(source, zfill=True)
-        elif modifier.name == "sp":
-            _check_sparsity(c, modifier)
     pad, pad_value = _padding(c, s, source)
     order = _permutation(c, s, source)
     extents = _result_extents(source, pad, order)
+    compresses = sparse.compresses(c, s, source)
+    if compresses:
+        extents = sparse.compressed_extents(extents)
     if s.is_async and s.result is None:
         c.fail(
             "DMA06", "an asynchronous copy needs a name to wait on", s.span, "`f = dma.copy.async ...` and `wait f;`"
@@ -49,7 +50,40 @@ def dma(c: Checker, s: syntax.Dma) -> None:
         _require_uniform(c, (source, destination), s.span)
     mark_written(c, destination, s.span)
     token = _bind_future(c, s, destination)
-    c.emit(ir.Copy(source, destination, token, after, order, pad, pad_value, partial, s.engine, span=s.span))
+    copy = ir.Copy(source, destination, token, after, order, pad, pad_value, partial, s.engine, span=s.span)
+    if not compresses:
+        c.emit(copy)
+        return
+    c.emit(dataclasses.replace(copy, compressed="values"))
+    if s.result is not None:
+        c.emit(dataclasses.replace(copy, dst=_positions(c, s, destination), compressed="positions"))
+
+
+def _positions(c: Checker, s: syntax.Dma, values: ir.View) -> ir.View:
+    """Where the positions of compressed values go: storage of their own, beside that of the values."""
+    assert s.result is not None
+    future = resolve(c, s.result.text, s.result.span).value
+    assert isinstance(future, FutureValue)
+    buffer = c.compressed.get(values.buffer)
+    if buffer is None:
+        owner = values.buffer
+        bare = isinstance(s.destination, syntax.StorageWord)
+        if not bare:
+            owner = dataclasses.replace(owner, shape=values.extents, slots=())
+        if c.in_device and owner.storage is ir.Storage.GLOBAL:
+            hint = "compress into `shared`, then copy both parts"
+            c.fail("DMA24", "the metadata of a compressed copy to `global` have no place here", s.span, hint)
+        buffer = sparse.position_buffer(c, owner, s.span)
+        declare = ir.Declare(buffer, span=s.span)
+        if future.place is not None:
+            future.emit_at_place(declare)
+        else:
+            c.emit(declare)
+        if not bare:
+            future.positions = views.whole(buffer, (), s.span)
+            return future.positions
+        c.compressed[values.buffer] = buffer
+    return views.whole(buffer, values.slot, s.span)
 
 
 def map_view(c: Checker, s: syntax.MapView) -> None:
@@ -65,12 +99,6 @@ def map_view(c: Checker, s: syntax.MapView) -> None:
     flat = views.reshape(view, (integers.product(view.extents),), s.span)
     window = views.window(flat, (offset,), (length,), s.span)
     c.declare(s.result, SpanValue(window, c.depth, True), view.buffer.storage)
-
-
-def _check_sparsity(c: Checker, modifier: syntax.Modifier) -> None:
-    if modifier.args not in ((), (2, 4)):
-        c.fail("DMA24", "only 2:4 sparsity exists", modifier.span)
-    c.unsupported("`.sp`", modifier.span, "hand over the kept values and their metadata")
 
 
 def _bound_placeholder(c: Checker, s: syntax.Dma) -> FutureValue | None:

@@ -130,7 +130,8 @@ class FutureValue(Value):
 
     `waited` is where a `wait` stands, `token` marks an asynchronous transfer. `exchanged`: what the name denotes
     changes while running (placeholders, `swap`), so waiting is not followed statically. `place` is where a placeholder
-    stands: the statements around it and a position among them.
+    stands: the statements around it and a position among them. `positions`: those of values compressed into a buffer
+    of the program (of others `Checker.compressed` knows them).
     """
 
     bound: ir.View | None
@@ -142,6 +143,7 @@ class FutureValue(Value):
     is_async: bool | None = None
     place: tuple[list[ir.Stmt], int] | None = None
     engine: str = "dma"
+    positions: ir.View | None = None
     kind = "a future"
 
     @property
@@ -174,6 +176,7 @@ class FragmentValue(Value):
     operand: bool = False
     replicated: bool = False
     key: tuple[int, str] = (0, "")  # its declaration: place and name
+    source: ir.View | None = None  # what it was loaded from
     poisoned: bool = False  # what would say more about it is wrong, and has been reported
     kind = "a fragment"
 

@@ -33,8 +33,6 @@ class Axis:
 
 def emit_copy(out: Statements, s: ir.Copy) -> None:
     """The statements of one transfer; asynchronous ones complete at once, which the language allows."""
-    if any(hint.startswith("sp") for hint in s.hints):
-        out.unsupported("structured-sparse copies are", s.span)
     src, dst = s.src, s.dst
     order = s.permutation or tuple(range(src.rank))
     inner = tuple(src.extents[d] for d in order)

@@ -9,6 +9,8 @@ from croq_magic.compiler.passes.choose_strategy import ChooseStrategy
 from croq_magic.compiler.passes.drop_zeroing import DropZeroing
 from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.hoist_fragments import HoistFragments
+from croq_magic.compiler.passes.lower_compression import LowerCompression
+from croq_magic.compiler.passes.interleave_roles import InterleaveRoles
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.narrow_regions import NarrowRegions
 from croq_magic.compiler.passes.order_loops import OrderLoops
@@ -21,11 +23,13 @@ from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_re
 def passes(strategy: str = "auto") -> Sequence[Pass]:
     """After these every inner region is a plain loop over instances, or a region of fibers."""
     return (
+        *(() if strategy == "fibers" else (InterleaveRoles(),)),
         HoistFragments(),
         ChooseStrategy(strategy),
         SplitRegions(),
         SeparatePhases(),
         FormMeetings(),
+        LowerCompression(),
         LowerFragments(),
         NarrowRegions(),
         DropZeroing(),  # again: fragments and conditions on indices have become loops
