@@ -127,6 +127,7 @@ class CroqtileMagics(Magics):
 
     def _compile(self, source: Source, settings: argparse.Namespace) -> Program:
         from croq_magic import program
+        from croq_magic.compiler import store
 
         defines = {
             name: options.macro_text(options.evaluate(expression, self.shell.user_ns, f"-D {name}"), f"-D {name}")
@@ -134,7 +135,7 @@ class CroqtileMagics(Magics):
         }
         key = (source.text, source.first_line, settings.target, settings.checks, *sorted(defines.items()))
         found = self._programs.pop(key, None)
-        if found is None:
+        if found is None or not store.self_contained(source):
             found = program.compile(source, settings.target, None, defines, settings.checks)
         else:
             sys.stdout.write(found.unit.printed)  # what the program prints while it is compiled

@@ -317,3 +317,11 @@ def test_a_function_does_not_take_the_place_of_its_argument(shell: InteractiveSh
 def test_a_function_named_like_a_word_of_python_is_pointed_out(run: Any, capsys: Any) -> None:
     run("", "__co__ void lambda() {}")
     assert "lambda is a word of Python" in capsys.readouterr().out
+
+
+def test_a_cell_is_compiled_anew_when_a_file_it_includes_changes(run: Any, tmp_path: Any, monkeypatch: Any) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = '#include "factor.h"\n__co__ int f() { return FACTOR; }\n'
+    for factor in (3, 4):
+        (tmp_path / "factor.h").write_text(f"#define FACTOR {factor}\n")
+        assert run("", text) == factor

@@ -258,6 +258,7 @@ _TABLE = {
         STO12 E Storage of a size that no target has
         PAR29 E Number or threads of a named barrier
         PRE07 E Directive or macro that is not supported
+        PRE08 W Quoted include that is not found
         RAC01 W Race between instances
         UNS01 E Not supported by this version
         CXX01 E Refused by the C++ compiler

@@ -96,7 +96,8 @@ def front_end(
     unit = split(source, report)
     if cell:
         host_text.check(unit, report)
-    preprocessed = preprocess(unit, defines, report, target, include)
+    preprocessed = preprocess(unit, defines, report, target, include, cell)
+    unit = dataclasses.replace(unit, includes=preprocessed.includes)
     macros_failed = report.has_errors
     parsed = [tree for tree in (parse(function, report) for function in preprocessed.functions) if tree is not None]
     trees = [tree for tree in parsed if not tree.is_device]

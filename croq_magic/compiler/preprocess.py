@@ -6,6 +6,7 @@ is one list of tokens per tileflow function that is alive. A text without direct
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,20 +24,33 @@ if TYPE_CHECKING:
 
 MAX_INCLUDES = 16
 _RESERVED = ("croq", "choreo")
+_QUOTED = re.compile(r'\s*"([^"]+)"')
+_OURS = re.compile(r"choreo|croq|cuda|cute")  # headers that a host compiler has, and a cell needs none of
 
 
 @dataclass(frozen=True)
 class Preprocessed:
-    """Tokens of every live tileflow function, and the intrinsics registered for the whole unit."""
+    """Tokens of every live tileflow function, the intrinsics registered for the whole unit, and the files that live
+    `#include` lines name, by the places of these lines."""
 
     functions: tuple[tuple[Token, ...], ...]
     prefixes: tuple[str, ...] = ()
     namespaces: tuple[str, ...] = ()
+    includes: Mapping[Span, Unit] = field(default_factory=dict)
 
 
-def preprocess(unit: Unit, defines: Mapping[str, str], report: Report, limits: Limits | None = None) -> Preprocessed:
-    """Interprets the directives of `unit`. `defines` are macros from outside: name and text."""
-    return _Preprocessor(unit, defines, report, limits).run()
+def preprocess(
+    unit: Unit,
+    defines: Mapping[str, str],
+    report: Report,
+    limits: Limits | None = None,
+    include: Sequence[str] = (),
+    cell: bool = True,
+) -> Preprocessed:
+    """Interprets the directives of `unit`. `defines` are macros from outside: name and text; `include` are folders
+    where quoted files are looked for after that of the text itself. A file that is not found is warned about in a
+    `cell`; in a whole program the host compiler, which looks in more places, complains itself."""
+    return _Preprocessor(unit, defines, report, limits, include, cell).run()
 
 
 @dataclass
@@ -51,7 +65,16 @@ class _Condition:
 
 
 class _Preprocessor:
-    def __init__(self, unit: Unit, defines: Mapping[str, str], report: Report, limits: Limits | None) -> None:
+    def __init__(
+        self,
+        unit: Unit,
+        defines: Mapping[str, str],
+        report: Report,
+        limits: Limits | None,
+        include: Sequence[str],
+        cell: bool,
+    ) -> None:
+        self.folders = [Path(unit.source.name).parent, *map(Path, include)]
         self.unit = unit
         self.report = report
         self.builtin = _builtin_macros(limits)
@@ -59,7 +82,9 @@ class _Preprocessor:
         self.conditions: list[_Condition] = []
         self.prefixes: list[str] = []
         self.namespaces: list[str] = []
-        self.included: list[str] = []
+        self.cell = cell
+        self.included: list[Path] = []
+        self.includes: dict[Span, Unit] = {}
         self._expander: Expander | None = None
 
     def run(self) -> Preprocessed:
@@ -80,7 +105,7 @@ class _Preprocessor:
         for directive in directives[at:]:
             self._directive(directive, inside=False)
         self._close(0)
-        return Preprocessed(tuple(functions), tuple(self.prefixes), tuple(self.namespaces))
+        return Preprocessed(tuple(functions), tuple(self.prefixes), tuple(self.namespaces), self.includes)
 
     @property
     def live(self) -> bool:
@@ -237,24 +262,40 @@ class _Preprocessor:
         return None
 
     def _include(self, directive: Directive, inside: bool) -> None:
-        """Definitions of a quoted file count; everything else of it is the host compiler's."""
+        """Definitions of a quoted file count, and so do its device functions, as if they stood in the line's place;
+        everything else of it is the host compiler's."""
         if inside:
             self.report.error("PRE07", "`#include` is not allowed inside a tileflow function", directive.span)
             return
-        match = re.match(r'\s*"([^"]+)"', _argument(directive))
-        base = Path(self.unit.source.name).parent
-        if match is None or len(self.included) >= MAX_INCLUDES or match[1] in self.included:
+        match = _QUOTED.match(_argument(directive))
+        if match is None or len(self.included) >= MAX_INCLUDES:
             return
-        try:
-            text = (base / match[1]).read_text(encoding="utf-8")
-        except (OSError, ValueError):
-            return  # the host compiler looks in more places, and complains itself
-        self.included.append(match[1])
+        path = self._find(match[1], directive.span)
+        if path is None:
+            if self.cell and not _OURS.search(match[1]):
+                place = ", ".join(str(folder.resolve()) for folder in self.folders)
+                message = f"the file `{match[1]}` is not found; what it defines is missing"
+                self.report.warning("PRE08", message, directive.span, hint=f"looked for in {place}")
+            return
+        if path in self.included:
+            self.includes[directive.span] = Unit(self.unit.source, ())  # once is enough
+            return
+        self.included.append(path)
+        unit = split(Source(path.read_text(encoding="utf-8", errors="replace"), str(path)), Report())
+        self.includes[directive.span] = unit
         depth = len(self.conditions)
-        silent = Report()
-        for line in split(Source(text, str(base / match[1])), silent).directives:
+        for line in unit.directives:
             self._directive(line, inside=False)
         del self.conditions[depth:]
+
+    def _find(self, name: str, span: Span) -> Path | None:
+        """The file, looked for beside the one that names it, then in the folders."""
+        beside = [Path(span.source.name).parent] if span.source is not self.unit.source else []
+        for folder in (*beside, *self.folders):
+            with contextlib.suppress(OSError, ValueError):
+                if (folder / name).is_file():
+                    return folder / name
+        return None
 
     def _tokens(self, directive: Directive, inside: bool) -> list[Token]:
         """The tokens after the keyword. Host lines may hold what is no token of ours: nobody complains."""

@@ -7,6 +7,7 @@ follow each other without gaps, so device and host text can be reproduced byte f
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -72,6 +73,11 @@ class Unit:
     source: Source
     regions: tuple[Region, ...]
     directives: tuple[Directive, ...] = ()
+    includes: Mapping[Span, Unit] = field(default_factory=dict)  # quoted files, by the lines that include them
+
+    def spliced(self) -> Iterator[Region]:
+        """The regions, with those of included files in the place of the lines that include them."""
+        yield from _spliced(self, self.includes)
 
     def of_kind(self, *kinds: Kind) -> list[Region]:
         return [region for region in self.regions if region.kind in kinds]
@@ -80,6 +86,16 @@ class Unit:
 def split(source: Source, report: Report) -> Unit:
     """The regions of a source; what is not closed or stands inside another region is reported."""
     return _Splitter(source, report).run()
+
+
+def _spliced(unit: Unit, includes: Mapping[Span, Unit]) -> Iterator[Region]:
+    for region in unit.regions:
+        # The newline before a line belongs to the region before it, the indentation to the line.
+        found = includes.get(region.span) if region.kind == "directive" else None
+        if found is None:
+            yield region
+        else:
+            yield from _spliced(found, includes)
 
 
 @dataclass

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import pickle
+import re
 import threading
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -52,12 +53,16 @@ class Request(NamedTuple):
 
     @property
     def self_contained(self) -> bool:
-        """Whether the text alone decides: a quoted include may name a file that changes."""
-        return '#include "' not in self.source.text.replace("# ", "#").replace("include  ", "include ")
+        return self_contained(self.source)
 
     def build_parts(self, function: str, extents: tuple[int, ...], target: targets.Target) -> dict[str, str]:
         """What the key of one built function is made of."""
         return {**self.parts, **target.identity(), "function": function, "extents": repr(extents)}
+
+
+def self_contained(source: Source) -> bool:
+    """Whether the text alone decides: a quoted include may name a file that changes."""
+    return re.search(r'#\s*include\s*"', source.text) is None
 
 
 @lru_cache(maxsize=1)

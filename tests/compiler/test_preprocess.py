@@ -4,10 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 from compiler.catalogue import CATALOGUE, Entry, program
 from compiler.frontend import expression, function, read, show
 
+import croq_magic as croq
 from croq_magic.compiler import syntax
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import CPU, LIMITS
@@ -220,3 +222,58 @@ def test_a_text_without_macros_does_not_load_the_macro_engine() -> None:
     )
     tests = Path(__file__).parents[1]
     subprocess.run([sys.executable, "-c", code], check=True, cwd=tests, env={"PYTHONPATH": f"{tests}:{tests.parent}"})
+
+
+HEADERS = {
+    "ops.h": '#pragma once\n#include "sub/more.h"\n#define TILE 8\n'
+    '__cok__ {\n  extern "C" float twice(f32 x) { return scaled(x); }\n}\n',
+    "sub/more.h": '#include "deep.h"\n__device__ inline float scaled(float x) { return x * FACTOR; }\n',
+    "sub/deep.h": "#ifndef DEEP\n#define DEEP\n#define FACTOR 2.0f\n#endif\n",
+}
+USES = """#include "ops.h"
+#include "ops.h"
+#include "sub/deep.h"
+__co__ f32 [M] f(f32 [M] x) {
+  f32 [M] y;
+  parallel p by cdiv(M, TILE) : block foreach i in TILE {
+    if (p#i < M) { mutable f32 r = call twice(x.at(p#i)); y.at(p#i) = r; }
+  }
+  return y;
+}
+"""
+
+
+@pytest.fixture
+def headers(tmp_path: Path) -> Path:
+    (tmp_path / "sub").mkdir()
+    for name, text in HEADERS.items():
+        (tmp_path / name).write_text(text)
+    return tmp_path
+
+
+def test_device_blocks_of_quoted_includes_stand_in_place(headers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = croq.compile(Source(USES, str(headers / "prog.co")), target="cpu")
+    x = np.arange(13, dtype=np.float32)
+    assert np.array_equal(program.f(x), 2 * x)
+    monkeypatch.chdir(headers)  # a cell's folder is the one the notebook works in
+    assert np.array_equal(croq.compile(USES, target="cpu").f(x), 2 * x)
+    (headers / "sub/deep.h").write_text("#define FACTOR -1.5f\n")
+    assert np.array_equal(croq.compile(USES, target="cpu").f(x), -1.5 * x)  # the file is read again
+
+
+def test_a_complaint_about_an_included_function_stands_in_its_file(headers: Path) -> None:
+    (headers / "sub/more.h").write_text("\n__device__ inline float scaled(float x) {\n  return x * missing;\n}\n")
+    program = croq.compile(Source(USES.replace('#include "sub/deep.h"\n', ""), str(headers / "prog.co")), target="cpu")
+    with pytest.raises(croq.CompileError) as error:
+        program.f(np.zeros(3, np.float32))
+    found = error.value.diagnostics[0]
+    assert (found.code, found.span.text, found.span.line) == ("CXX01", "missing", 3)
+    assert found.span.name == str(headers / "sub/more.h")
+
+
+def test_a_quoted_include_that_is_not_found() -> None:
+    text = '#if 0\n#include "dead.h"\n#endif\n#include "choreo.h"\n#include <vector>\n#include "nope.h"\n' + body("")
+    (found,) = croq.check(text)
+    assert (found.code, found.severity, found.span.line) == ("PRE08", "warning", 6)
+    assert found.message == "the file `nope.h` is not found; what it defines is missing"
+    assert found.hint == f"looked for in {Path.cwd()}"

@@ -31,8 +31,11 @@ def diagnostics(output: str, source: Source, verbatim: Sequence[Span]) -> list[D
         match = _HEAD.match(raw)
         if match is None:
             continue
-        here = match["file"] in names
-        span = _span(source, int(match["line"]), int(match["column"] or 0), verbatim) if here else None
+        # The text itself first: a file that it includes may have its name only by `#line`.
+        named = [s for s in dict.fromkeys([source, *(span.source for span in verbatim)]) if s.name == match["file"]]
+        places = [s for s in named or [source] if match["file"] in names]
+        found_at = (_span(s, int(match["line"]), int(match["column"] or 0), verbatim) for s in places)
+        span = next((place for place in found_at if place is not None), None)
         text = _plain(match["text"])
         if match["kind"] == "note":
             if follows and found and not text.startswith(("candidate expects", "in expansion")):
@@ -59,7 +62,8 @@ def _span(source: Source, line: int, column: int, verbatim: Sequence[Span]) -> S
             continue
         end = source.line_starts[index + 1] - 1 if index + 1 < len(source.line_starts) else len(source.text)
         text = source.text[start:end]
-        if column and any(span.start <= start + column - 1 < span.end for span in verbatim):
+        parts = (span for span in verbatim if span.source is source)
+        if column and any(span.start <= start + column - 1 < span.end for span in parts):
             place = start + column - 1
             word = re.match(r"\w+", source.text[place:end])
             return Span(source, place, place + (len(word[0]) if word else 1))

@@ -24,21 +24,22 @@ _MACRO = re.compile(r"^\s*#\s*define\s+(\w+)")
 
 def device_text(unit: Unit) -> tuple[Span, ...]:
     """Pieces of the source, in order; () for a cell without device functions."""
-    device = [region.inner or region.span for region in unit.of_kind("device", "cok")]
+    regions = list(unit.spliced())
+    device = [region.inner or region.span for region in regions if region.kind in ("device", "cok")]
     words = {word for span in device for word in _WORD.findall(_COMMENT.sub(" ", span.text))}
     calls = [_CALL.findall(_COMMENT.sub(" ", region.text)) for region in unit.of_kind("tileflow")]
     words |= {word for called in calls for name in called for word in _WORD.findall(name)}
     if not words:
         return ()
     pieces: list[tuple[Span, bool]] = []  # (text, kept in any case)
-    for position, region in enumerate(unit.regions):
+    for position, region in enumerate(regions):
         if region.kind in ("device", "cok"):
             pieces.append((region.inner or region.span, True))
         elif region.kind == "directive":
             include = re.match(r"\s*#\s*include\b(.*)", region.text)
             pieces.append((region.span, include is None or _OURS.search(include[1]) is None))
         elif region.kind == "host":
-            after = unit.regions[position + 1].kind if position + 1 < len(unit.regions) else ""
+            after = regions[position + 1].kind if position + 1 < len(regions) else ""
             declarations = list(_declarations(region.span))
             for index, span in enumerate(declarations):
                 complete = span.text.rstrip().endswith(("}", ";"))
@@ -57,8 +58,8 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
 
 def knows_element_types(unit: Unit) -> bool:
     """Whether device text may use the language's names of element types: in `__cok__` and `__co_device__`."""
-    co_device = (r for r in unit.of_kind("device") if r.marker is not None and r.marker.text == "__co_device__")
-    return any(unit.of_kind("cok")) or any(co_device)
+    co_device = (r.marker is not None and r.marker.text == "__co_device__" for r in unit.spliced())
+    return any(r.kind == "cok" for r in unit.spliced()) or any(co_device)
 
 
 def macros(pieces: tuple[Span, ...]) -> list[str]:
