@@ -1,4 +1,4 @@
-"""Roles that pass tiles through rings of slots: every way to write events, against NumPy, by both granularities."""
+"""Roles that pass tiles through rings of slots: every way to write events, against NumPy, in all ways to run them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 import croq_magic as croq
 
 
-@pytest.fixture(params=["auto", "fibers"], autouse=True)
+@pytest.fixture(params=["auto", "roles", "fibers"], autouse=True)
 def _strategy(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As the compiler chooses (a fiber a group where threads agree), and with a fiber for every thread."""
+    """As the compiler chooses (a loop where turns are known), with a fiber a group, and with a fiber a thread."""
     monkeypatch.setenv("CROQ_STRATEGY", request.param)
 
 

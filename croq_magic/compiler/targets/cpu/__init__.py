@@ -84,11 +84,11 @@ class CpuTarget:
 
 
 def target(arch: str | None = None) -> CpuTarget:
-    """The target, for the registry. The processor's own architecture is the only one. `CROQ_STRATEGY` (auto, loops or
-    fibers) makes programs run one way where both are possible."""
+    """The target, for the registry. The processor's own architecture is the only one. `CROQ_STRATEGY` (auto, loops,
+    roles or fibers) makes programs run one way where several are possible."""
     if arch not in (None, "", "native"):
         raise TargetError(f"the CPU target compiles for this machine only; it has no architecture `{arch}`")
     strategy = os.environ.get("CROQ_STRATEGY", "auto")
-    if strategy not in ("auto", "loops", "fibers"):
-        raise TargetError(f"CROQ_STRATEGY must be auto, loops or fibers, not {strategy!r}")
+    if strategy not in ("auto", "loops", "roles", "fibers"):
+        raise TargetError(f"CROQ_STRATEGY must be auto, loops, roles or fibers, not {strategy!r}")
     return CpuTarget(strategy)

@@ -21,9 +21,10 @@ from croq_magic.compiler.targets.cpu.features import last_level_cache, vector_re
 
 
 def passes(strategy: str = "auto") -> Sequence[Pass]:
-    """After these every inner region is a plain loop over instances, or a region of fibers."""
+    """After these every inner region is a plain loop over instances, or a region of fibers. With the strategies "roles"
+    and "fibers" roles with events do not take turns in loops."""
     return (
-        *(() if strategy == "fibers" else (InterleaveRoles(),)),
+        *(() if strategy in ("roles", "fibers") else (InterleaveRoles(),)),
         HoistFragments(),
         ChooseStrategy(strategy),
         SplitRegions(),
