@@ -7,6 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from croq_magic.compiler.ir import Function
     from croq_magic.program import TileFunction
 
 LANES = {"group-4": 128, "group": 32}
@@ -36,8 +37,8 @@ class Launch:
         return math.prod(self.block)
 
 
-def launches(function: TileFunction, sizes: dict[str, Any]) -> list[Launch]:
-    """All launches of a function, in program order. `sizes` gives arrays and scalars by parameter name."""
+def launches(function: TileFunction | Function, sizes: dict[str, Any]) -> list[Launch]:
+    """All launches of a function or of its IR, in program order. `sizes`: arrays and scalars by parameter name."""
     from croq_magic import viz
 
     return [_launch(found) for found in viz.mapping(function, **sizes).data["launches"]]

@@ -1,10 +1,12 @@
-"""Writes docs/diagnostics.md from the table of codes and the catalogue of bad programs that the tests use.
+"""Writes docs/diagnostics.md, and the examples that `croqtile --explain` shows, from the table of codes and the
+catalogue of bad programs that the tests use.
 
 python scripts/diagnostics_doc.py
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from itertools import groupby
 from pathlib import Path
@@ -12,7 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / "tests")]
 
-from compiler.catalogue import CATALOGUE  # noqa: E402 - the path is set above
+from compiler.catalogue import CATALOGUE, program  # noqa: E402 - the path is set above
 
 from croq_magic.compiler.codes import CODES, Code  # noqa: E402
 
@@ -48,6 +50,17 @@ def page() -> str:
     return "".join(parts)
 
 
+def explanations() -> str:
+    """The package data of `--explain`: for every code a whole wrong program, its message and its hint."""
+    entries = {entry.code: entry for entry in reversed(CATALOGUE)}  # the first of a code counts
+    found = {
+        code: {"program": program(entries[code]), "message": entries[code].message, "hint": entries[code].hint}
+        for code in CODES
+        if code in entries
+    }
+    return json.dumps(found, indent=1, ensure_ascii=False) + "\n"
+
+
 def _row(code: Code) -> str:
     entry = next((entry for entry in CATALOGUE if entry.code == code.code), None)
     example, message = "", ""
@@ -67,3 +80,4 @@ def _cell(text: str) -> str:
 
 if __name__ == "__main__":
     (ROOT / "docs" / "diagnostics.md").write_text(page(), encoding="utf-8")
+    (ROOT / "croq_magic" / "compiler" / "explanations.json").write_text(explanations(), encoding="utf-8")

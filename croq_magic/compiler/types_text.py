@@ -26,7 +26,7 @@ def text(
     ordered = sorted(last.values(), key=lambda symbol: symbol.span.start)
     parts = []
     for tree in trees:
-        function = functions.get(tree.name.text)
+        function = next((f for f in functions.values() if f.span == tree.span), None)
         head = signature(function).text if function is not None else tree.name.text
         rows = [
             (f"{s.span.line}:{s.span.column}", s.name, *_described(s.value, detail))

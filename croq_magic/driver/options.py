@@ -9,15 +9,17 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+import textwrap
+from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from croq_magic.errors import CroqError
 
 STANDARD = "-"  # standard input as a file, standard output as an output
 CHECK_LEVELS = ("none", "entry", "low", "medium", "high", "all")
-SHOW_KINDS = ("ir", "target-ir", "mapping", "tiling")
-DEFAULT_SHOW = ("mapping", "tiling")
+SHOW_KINDS = ("launches", "mapping", "tiling", "ir", "target-ir")
+DEFAULT_SHOW = ("launches", "tiling")
 
 
 class UsageError(CroqError):
@@ -53,6 +55,7 @@ class Options:
     link: list[str] = dataclasses.field(default_factory=list)  # -l and -L, in order
     passed: list[str] = dataclasses.field(default_factory=list)  # -Xcompiler
     show: tuple[str, ...] = ()
+    sizes: dict[str, int] = dataclasses.field(default_factory=dict)
     debug: bool = False
     verbose: bool = False
     no_warnings: bool = False
@@ -73,7 +76,7 @@ OPTIONS = (
     Option(("-ii",), "stage", "", "the same with strides and storage", _STAGES, False, "-ii"),
     Option(("-es",), "stage", "", "emit the target's source", _STAGES, False, "-es"),
     Option(
-        ("-gs",), "stage", "", "emit a self-contained shell script that builds the program and, with --execute, runs it",
+        ("-gs",), "stage", "", "emit a self-contained shell script that builds and, with --execute, runs the program",
         _STAGES, False, "-gs",
     ),
     Option(("-S",), "stage", "", "compile to assembly", _STAGES, False, "-S"),
@@ -81,12 +84,13 @@ OPTIONS = (
     Option(("--lib",), "stage", "", "all inputs into one static library, without any `main`", _STAGES, False, "--lib"),
     Option(
         ("--show",), "show", "[KINDS]",
-        "print how the program is cut up: mapping,tiling (default), ir, target-ir; -o FILE.svg draws", _STAGES,
+        "print how functions are cut up: launches,tiling (default), mapping, ir, target-ir; -o FILE.svg draws", _STAGES,
     ),
+    Option(("--sizes",), "sizes", "NAME=N,...", "values of symbolic dimensions for --show", _STAGES),
     Option(("-o",), "output", "FILE", "where the result goes; - is standard output", _STAGES, True),
     Option(("-t", "--target"), "target", "TARGET", "cpu (alias cc), cuda (cute, gpu), opencl, auto (default)", _CODE),
     Option(("-arch", "--arch"), "arch", "ARCH", "architecture of the target: native, sm_80, sm_90a, ...", _CODE),
-    Option(("-D",), "define", "NAME[=VALUE]", "define a macro (1 without a value), for the C++ compiler too", _CODE, True),
+    Option(("-D",), "define", "NAME[=VALUE]", "define a macro, for C++ text too; without a value it is 1", _CODE, True),
     Option(("-U",), "undefine", "NAME", "undefine a macro", _CODE, True),
     Option(("-I",), "include", "DIR", "where #include looks", _CODE, True),
     Option(
@@ -119,32 +123,33 @@ COMPILED = ("", "-c", "-S", "--lib")  # stages that run the target's compiler
 def parse(words: Sequence[str]) -> Options:
     """The options of a command line. Raises `UsageError`."""
     options = Options()
-    rest = iter(words)
-    for word in rest:
+    rest = deque(words)
+    while rest:
+        word = rest.popleft()
         if word == "--":
             options.inputs += rest
-        elif word == STANDARD or not word.startswith("-"):
+            break
+        if word == STANDARD or not word.startswith("-"):
             options.inputs.append(word)
-        else:
-            option, value = _match(word, rest)
-            if option.field == "show" and value is None:
-                value, rest = _shown(rest)
-            _set(options, option, value, word)
+            continue
+        option, value = _match(word, rest)
+        if option.field == "show" and value is None and rest and _lists_kinds(rest[0]):
+            value = rest.popleft()
+        _set(options, option, value)
     if not (options.help or options.version or options.explain is not None):
         _agree(options)
     return options
 
 
-def _match(word: str, rest: Iterator[str]) -> tuple[Option, str | None]:
+def _match(word: str, rest: deque[str]) -> tuple[Option, str | None]:
     """The option that a word is, and its value: joined, after `=`, or the next word."""
     option = _BY_FLAG.get(word)
     if option is not None:
         if not option.metavar or option.field == "show":
             return option, None
-        value = next(rest, None)
-        if value is None:
+        if not rest:
             raise UsageError(f"{word} needs a value: {word} {option.metavar}")
-        return option, value
+        return option, rest.popleft()
     name, equals, value = word.partition("=")
     option = _BY_FLAG.get(name)
     if equals and option is not None and not option.joined:
@@ -167,23 +172,12 @@ def _nearest(name: str) -> str:
     return f" (did you mean {near[0]}?)" if near else " (croqtile -h lists them)"
 
 
-def _shown(rest: Iterator[str]) -> tuple[str | None, Iterator[str]]:
-    """The word after a bare `--show`, if that is a list of kinds; else it stays where it is."""
-    following = next(rest, None)
-    if following is None:
-        return None, rest
-    if following and all(kind in SHOW_KINDS for kind in following.split(",")):
-        return following, rest
-    remaining = rest
-
-    def again() -> Iterator[str]:
-        yield following
-        yield from remaining
-
-    return None, again()
+def _lists_kinds(word: str) -> bool:
+    """Whether the word after a bare `--show` belongs to it."""
+    return word != "" and all(kind in SHOW_KINDS for kind in word.split(","))
 
 
-def _set(options: Options, option: Option, value: str | None, word: str) -> None:
+def _set(options: Options, option: Option, value: str | None) -> None:
     text = value or ""
     match option.field:
         case "stage":
@@ -192,6 +186,8 @@ def _set(options: Options, option: Option, value: str | None, word: str) -> None
             options.stage = option.constant
         case "show":
             options.show = _kinds(text) if value is not None else DEFAULT_SHOW
+        case "sizes":
+            options.sizes |= _sizes(text)
         case "define":
             name, equals, body = text.partition("=")
             _require_name(name, option)
@@ -247,6 +243,16 @@ def _kinds(text: str) -> tuple[str, ...]:
     return kinds or DEFAULT_SHOW
 
 
+def _sizes(text: str) -> dict[str, int]:
+    found = {}
+    for item in text.split(","):
+        match = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*=\s*(-?\d+)\s*", item)
+        if match is None:
+            raise UsageError(f"--sizes: {item!r} is not of the form NAME=N")
+        found[match[1]] = int(match[2])
+    return found
+
+
 def _agree(options: Options) -> None:
     """What no single option can know."""
     if not options.inputs:
@@ -258,10 +264,9 @@ def _agree(options: Options) -> None:
     many = len(options.inputs) > 1
     if many and options.output is not None and (options.show or options.stage not in ("", "--lib")):
         raise UsageError(f"-o names one file, but {options.stage or '--show'} makes one for each of the inputs")
-    if options.output == STANDARD and options.stage in ("--lib", ""):
-        if not options.show:
-            what = "a library" if options.stage else "an executable"
-            raise UsageError(f"{what} cannot go to standard output; -o needs the name of a file")
+    if options.output == STANDARD and options.stage in ("--lib", "") and not options.show:
+        what = "a library" if options.stage else "an executable"
+        raise UsageError(f"{what} cannot go to standard output; -o needs the name of a file")
     repeated = next((name for name in options.inputs if options.inputs.count(name) > 1), None)
     if repeated is not None and not options.show and options.stage in COMPILED:
         raise UsageError(f"{repeated} is given twice")
@@ -291,8 +296,6 @@ def help_text() -> str:
 
 
 def _entry(option: Option) -> list[str]:
-    import textwrap
-
     names = ", ".join(option.flags) + (f" {option.metavar}" if option.metavar else "")
     body = textwrap.wrap(option.help, 76)
     if len(names) <= 30:

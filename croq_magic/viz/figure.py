@@ -52,17 +52,19 @@ class Diagram:
         """The picture as PNG, with a palette of 256 colours: a quarter of the size, and notebooks keep it."""
         from PIL import Image
 
-        full = Image.open(io.BytesIO(self._rendered("png", dpi))).convert("RGB")
+        full = Image.open(io.BytesIO(self.render("png", dpi))).convert("RGB")
         buffer = io.BytesIO()
         full.quantize(256, kmeans=3, dither=Image.Dither.NONE).save(buffer, "png", optimize=True)
         return buffer.getvalue()
 
     def svg(self) -> str:
-        return self._rendered("svg", DPI).decode()
+        return self.render("svg").decode()
 
-    def _rendered(self, form: str, dpi: int) -> bytes:
+    def render(self, form: str, dpi: int = DPI) -> bytes:
+        """The picture in one of matplotlib's formats (svg, pdf, png); alike for the same program."""
         buffer = io.BytesIO()
-        metadata: dict[str, Any] = {"Software": None} if form == "png" else {"Date": None}
+        dates = {"png": "Software", "pdf": "CreationDate"}
+        metadata: dict[str, Any] = {dates.get(form, "Date"): None}
         facecolor = self.figure.get_facecolor()
         self.figure.savefig(buffer, format=form, dpi=dpi, facecolor=facecolor, metadata=metadata)
         return buffer.getvalue()

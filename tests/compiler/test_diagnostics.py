@@ -121,5 +121,7 @@ def test_the_documentation_is_in_step() -> None:
     specification.loader.exec_module(script)
     text = (root / "docs" / "diagnostics.md").read_text(encoding="utf-8")
     assert text == script.page()
+    examples = root / "croq_magic" / "compiler" / "explanations.json"
+    assert examples.read_text(encoding="utf-8") == script.explanations()
     for code in CODES.values():
         assert f"| {code.code} | {code.severity} | {code.title} |" in text, code.code

@@ -64,7 +64,8 @@ class Target(Protocol):
 
 # Name -> module that has `target(arch)`.
 _TARGETS = {"cpu": "croq_magic.compiler.targets.cpu"}
-_ALIASES = {"cc": "cpu"}
+_LANGUAGE = ("cpu", "cuda", "opencl")  # those that the language names, whether or not this version has them
+_ALIASES = {"cc": "cpu", "cute": "cuda", "gpu": "cuda"}
 
 
 def names() -> list[str]:
@@ -72,11 +73,21 @@ def names() -> list[str]:
     return list(_TARGETS)
 
 
+def words() -> list[str]:
+    """Every word that names a target: "auto", names and aliases."""
+    return list(dict.fromkeys(["auto", *_LANGUAGE, *_TARGETS, *_ALIASES]))
+
+
 def choose(name: str = "auto", arch: str | None = None) -> Target:
     """The target of that name; "auto" is the best one this machine has. TargetError for an unknown name."""
     wanted = "cpu" if name == "auto" else _ALIASES.get(name, name)
     if wanted not in _TARGETS:
         known = ", ".join(["auto", *_TARGETS])
-        raise TargetError(f"there is no target `{name}`; known are {known}")
+        what = (
+            f"the target `{wanted}` is not part of this version"
+            if wanted in words()
+            else f"there is no target `{name}`"
+        )
+        raise TargetError(f"{what}; known are {known}")
     target: Target = importlib.import_module(_TARGETS[wanted]).target(arch)
     return target
