@@ -38,6 +38,15 @@ class CheckError(CroqError):
     """A check failed while a function ran: an assertion, an index out of range, extents that disagree."""
 
 
+class ProgramError(CheckError):
+    """A whole program, run in a process of its own, did not end with exit status 0. `returncode` is its status, or the
+    number of the signal that ended it, negative."""
+
+    def __init__(self, message: str, returncode: int = 1) -> None:
+        super().__init__(message)
+        self.returncode = returncode
+
+
 class TargetError(CroqError):
     """A target, a compiler or a device cannot do what was asked."""
 

@@ -1,5 +1,6 @@
 // What a running call can do besides computing: give up the interpreter lock, look at signals, stop, fail, print, and
 // get storage. Included by croq_runtime.cpp alone.
+namespace croq_inside {
 namespace {
 
 pthread_mutex_t watch_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -136,7 +137,7 @@ struct Scratch {
   int64_t size;
 };
 static __thread Scratch scratch;
-pthread_key_t scratch_key, stacks_key;
+pthread_key_t scratch_key;
 
 bool give_scratch(croq_lane* lane, int64_t bytes) {
   if (bytes > scratch.size) {
@@ -177,6 +178,10 @@ void fail(croq_lane* lane, int32_t check, int32_t count, const int64_t* values) 
 
 void print(croq_lane* lane, const char* text, int64_t bytes) {
   croq_call* call = lane->call;
+  if (!python.write) {  // a program of its own: in order with what it prints itself
+    fwrite(text, 1, (size_t)bytes, stdout);
+    return;
+  }
   if (call->text_size + bytes > call->text_capacity) {
     int64_t capacity = call->text_capacity * 2 + bytes + 256;
     char* bigger = (char*)realloc(call->text, (size_t)capacity);
@@ -200,3 +205,4 @@ void print_number(croq_lane* lane, int32_t kind, int64_t integer, double real) {
 }
 
 }  // namespace
+}  // namespace croq_inside

@@ -2,8 +2,7 @@
 // No heavy header is included (<cmath> or <iostream> would double the compile time of a cell).
 #pragma once
 #undef _FORTIFY_SOURCE  // its inline `printf` would write past the cell
-#include <stddef.h>
-#include <stdint.h>
+#include "croq_types.h"
 
 // ---------------------------------------------------------------------------------------------- runtime interface
 // These structures are shared with croq_runtime.cpp; CROQ_ABI changes with them.
@@ -36,6 +35,8 @@ struct croq_site {
   double nanoseconds_per_block;
 };
 
+// The entry of a tileflow function: `words` has parameters, symbolic dimensions and the address of the result.
+typedef int32_t (*croq_entry)(croq_lane* lane, const int64_t* words);
 typedef void (*croq_blocks)(const void* frame, int64_t begin, int64_t end, croq_lane* lane);
 
 enum { CROQ_SERIAL = 1 };  // launch flag: blocks in order in the calling thread (prints, grid barriers)
@@ -57,13 +58,6 @@ struct croq_runtime {
 // Each module keeps the table it was given at load in its own hidden variable.
 static const croq_runtime* croq_rt;
 
-#define CROQ_LIKELY(x) __builtin_expect(!!(x), 1)
-#define CROQ_UNLIKELY(x) __builtin_expect(!!(x), 0)
-#define CROQ_INLINE static inline __attribute__((always_inline, unused))
-#define CROQ_COLD static __attribute__((noinline, cold, unused))
-#define CROQ_RESTRICT __restrict__
-#define CROQ_EXPORT __attribute__((visibility("default")))
-
 // True when the work must stop: asked for between blocks, at the back edge of a `while` and in long loops.
 CROQ_INLINE bool croq_stop(croq_lane* lane) { return CROQ_UNLIKELY(*lane->attention) && croq_rt->poll(lane); }
 
@@ -73,73 +67,6 @@ CROQ_COLD void croq_fail(croq_lane* lane, int32_t check, Values... values) {
   const int64_t list[sizeof...(Values) + 1] = {(int64_t)values..., 0};
   croq_rt->fail(lane, check, (int32_t)sizeof...(Values), list);
 }
-
-// -------------------------------------------------------------------------------------------------- element types
-namespace choreo {
-typedef int8_t s8;
-typedef int16_t s16;
-typedef int32_t s32;
-typedef int64_t s64;
-typedef uint8_t u8;
-typedef uint16_t u16;
-typedef uint32_t u32;
-typedef uint64_t u64;
-typedef float f32;
-typedef float tf32;
-typedef double f64;
-
-template <typename To, typename From>
-CROQ_INLINE To croq_bits(From value) {
-  static_assert(sizeof(To) == sizeof(From), "same width");
-  To out;
-  __builtin_memcpy(&out, &value, sizeof out);
-  return out;
-}
-
-// bfloat16: the upper half of a float, rounded to nearest even; a NaN stays a quiet NaN.
-struct bf16 {
-  uint16_t bits;
-  bf16() = default;
-  CROQ_INLINE uint16_t round(float value) {
-    uint32_t raw = croq_bits<uint32_t>(value);
-    uint32_t rounded = (raw + 0x7fffu + ((raw >> 16) & 1u)) >> 16;
-    return (uint16_t)((raw & 0x7fffffffu) > 0x7f800000u ? ((raw >> 16) | 0x40u) : rounded);
-  }
-  bf16(float value) : bits(round(value)) {}
-  operator float() const { return croq_bits<float>((uint32_t)bits << 16); }
-};
-
-#if defined(__FLT16_MANT_DIG__) && !defined(CROQ_SOFTWARE_F16)
-typedef _Float16 f16;
-#else
-// binary16 without compiler support: conversions by integer arithmetic, round to nearest even.
-struct f16 {
-  uint16_t bits;
-  f16() = default;
-  CROQ_INLINE uint16_t round(float value) {
-    uint32_t raw = croq_bits<uint32_t>(value), sign = (raw >> 16) & 0x8000u, magnitude = raw & 0x7fffffffu;
-    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
-    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
-    if (magnitude < 0x38800000u) {  // below the smallest normal half: adding 0.5 lets the FPU round the subnormal
-      float sum = croq_bits<float>(magnitude) + 0.5f;
-      return (uint16_t)(sign | (croq_bits<uint32_t>(sum) - 0x3f000000u));
-    }
-    uint32_t odd = (magnitude >> 13) & 1u;
-    return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
-  }
-  CROQ_INLINE float widen(uint16_t half) {
-    uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
-    if (rest >= 0x7c00u) return croq_bits<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
-    if (rest < 0x400u) return croq_bits<float>(sign | croq_bits<uint32_t>((float)rest * 5.9604644775390625e-8f));
-    return croq_bits<float>(sign | ((rest << 13) + 0x38000000u));
-  }
-  f16(float value) : bits(round(value)) {}
-  operator float() const { return widen(bits); }
-};
-#endif
-}  // namespace choreo
-#include "croq_small.h"
-namespace croq = choreo;
 
 // ------------------------------------------------------------------------------------------------ scalar helpers
 // Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
@@ -342,15 +269,6 @@ CROQ_INLINE void croq_stream_end() {
 #if defined(__SSE__)
   __builtin_ia32_sfence();
 #endif
-}
-
-namespace croq_cell {
-using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;
-using choreo::u8; using choreo::u16; using choreo::u32; using choreo::u64;
-using choreo::f16; using choreo::bf16; using choreo::f32; using choreo::tf32; using choreo::f64;
-using choreo::s2; using choreo::s4; using choreo::s6; using choreo::u1; using choreo::u2; using choreo::u4;
-using choreo::u6; using choreo::bin1; using choreo::f8_e4m3; using choreo::f8_e5m2; using choreo::f8_ue4m3;
-using choreo::f8_ue8m0; using choreo::f6_e3m2; using choreo::f6_e2m3; using choreo::f4_e2m1;
 }
 
 template <typename T>

@@ -1,4 +1,5 @@
 // The thread pool: launches claim blocks, and workers help. Included by croq_runtime.cpp alone.
+namespace croq_inside {
 namespace {
 
 struct alignas(64) Slot {
@@ -195,3 +196,4 @@ int32_t launch(croq_lane* lane, croq_site* site, croq_blocks run, const void* fr
 }
 
 }  // namespace
+}  // namespace croq_inside

@@ -8,14 +8,25 @@
 #include "croq_cpu.h"
 
 #include <pthread.h>
+#if defined(__linux__)
+#include <sched.h>
+#endif
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
-#define EXPORT extern "C" __attribute__((visibility("default")))
+// Several self-contained programs can be linked together: then the first of their runtimes serves them all.
+#ifdef CROQ_SELF_CONTAINED
+#define CROQ_ONCE __attribute__((weak))
+#else
+#define CROQ_ONCE
+#endif
+#define EXPORT extern "C" CROQ_ONCE __attribute__((visibility("default")))
 
+namespace croq_inside {
 namespace {
 
 const int kSeats = 64;              // concurrent calls that the watchdog knows one by one
@@ -64,19 +75,22 @@ struct Python {
 
 // A seat holds the flag through which the watchdog reaches a running call. Seats are never freed, so a late write of
 // the watchdog lands in valid storage.
+}  // namespace
 struct alignas(64) Seat {
   int32_t taken;
   volatile int32_t attention;
 };
+namespace {
 Seat seats[kSeats];
 Seat standing = {1, 1};  // for calls beyond kSeats: they look up at every opportunity
 
 }  // namespace
+}  // namespace croq_inside
 
 // One call of a tileflow function; lives on the stack of the calling thread.
 struct croq_call {
   croq_lane lane;
-  Seat* seat;
+  croq_inside::Seat* seat;
   int32_t stop;      // reason, a CROQ_ code; 0 while running
   int32_t claimed;   // the failure record has an owner
   croq_failure* failure;
@@ -90,6 +104,7 @@ struct croq_call {
 #include "croq_schedule.h"
 #include "croq_launch.h"
 
+namespace croq_inside {
 namespace {
 
 const croq_runtime table = {CROQ_ABI, launch, poll, fail, allocate, release, print, print_number,
@@ -115,8 +130,6 @@ void after_fork_in_child() {
 }  // namespace
 
 // --------------------------------------------------------------------------------------------- entries for Python
-typedef int32_t (*croq_entry)(croq_lane* lane, const int64_t* words);
-
 EXPORT const croq_runtime* croq_runtime_table() { return &table; }
 
 // Called once after loading. Every argument but `threads` may be null: then there is no interpreter to care for.
@@ -144,6 +157,37 @@ EXPORT void croq_runtime_memory(int64_t bytes) { most_memory = bytes; }
 EXPORT void croq_runtime_threads(int32_t threads) {
   wanted_threads = threads < 1 ? 1 : threads > kMaxThreads ? kMaxThreads : threads;
 }
+// Threads of a program of its own: `CROQ_NUM_THREADS`, else the processors that it may use, a container's quota included.
+static int32_t own_threads() {
+  const char* chosen = getenv("CROQ_NUM_THREADS");
+  if (chosen && atoi(chosen) > 0) return atoi(chosen);
+  long count = sysconf(_SC_NPROCESSORS_ONLN);
+#if defined(__linux__)
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) count = CPU_COUNT(&set);
+  if (FILE* file = fopen("/sys/fs/cgroup/cpu.max", "r")) {
+    double quota, period;
+    if (fscanf(file, "%lf %lf", &quota, &period) == 2 && period > 0) {
+      const long most = (long)(quota / period + 0.5);
+      if (most < count) count = most;
+    }
+    fclose(file);
+  }
+#endif
+  return (int32_t)count;
+}
+static void start_alone() {
+  croq_runtime_start(own_threads(), nullptr, nullptr, nullptr, 0);
+  const int64_t pages = sysconf(_SC_PHYS_PAGES), size = sysconf(_SC_PAGESIZE);
+  if (pages > 0 && size > 0) most_memory = pages * size;
+}
+// Starts the runtime in a process without an interpreter, once.
+EXPORT const croq_runtime* croq_runtime_alone() {
+  static pthread_once_t once = PTHREAD_ONCE_INIT;
+  pthread_once(&once, start_alone);
+  return &table;
+}
+
 EXPORT int32_t croq_runtime_workers() { return load(workers); }
 
 EXPORT void croq_runtime_objects(void* tuple_item, void* integer, void* real) {
@@ -212,3 +256,5 @@ EXPORT int32_t croq_invoke(const croq_plan* plan, void* arguments) {
   if (words != few) free(words);
   return code;
 }
+
+}  // namespace croq_inside

@@ -1,146 +1,18 @@
 // The scheduler of fibers: stacks, switching, deadlocks. Included by croq_runtime.cpp alone.
 //
-// The switch is written by hand: 5 ns, where swapcontext takes 165 ns (it saves the signal mask by a system call). A
-// fiber that must wait continues the next ready one directly. Every stack ends in pages that cannot be touched, so an
-// overrun stops at once. What a fiber must not do on its small stack (call into Python) the thread's own stack does.
+// A fiber that must wait continues the next ready one directly (croq_stacks.h). What a fiber must not do on its small
+// stack (call into Python) the thread's own stack does.
 #include "croq_fiber.h"
 
-#include <sys/mman.h>
+#include "croq_stacks.h"
 
-#if defined(__APPLE__)
-#define CROQ_SYMBOL(name) "_" name
-#define CROQ_TEXT ".text\n.p2align 4\n"
-#define CROQ_END ""
-#else
-#define CROQ_SYMBOL(name) name
-#define CROQ_TEXT ".pushsection .text\n.p2align 4\n"
-#define CROQ_END ".popsection\n"
-#endif
-
-// Saves the registers that a call preserves, stores the stack pointer at `*save` and continues at `load`.
-extern "C" __attribute__((visibility("hidden"))) void croq_switch(void** save, void* load);
-// Where a new fiber begins: calls fiber_main with the fiber.
-extern "C" __attribute__((visibility("hidden"))) void croq_begin_fiber();
 extern "C" __attribute__((visibility("hidden"), noreturn)) void croq_fiber_main(croq_fiber* fiber);
 
-#if defined(__x86_64__)
-#define CROQ_FIBERS 1
-__asm__(CROQ_TEXT CROQ_SYMBOL("croq_switch") ":\n"
-        "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
-        "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
-        "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
-        CROQ_SYMBOL("croq_begin_fiber") ":\n  movq %rbx, %rdi\n  call " CROQ_SYMBOL("croq_fiber_main") "\n  ud2\n"
-        CROQ_END);
-#elif defined(__aarch64__)
-#define CROQ_FIBERS 1
-__asm__(CROQ_TEXT CROQ_SYMBOL("croq_switch") ":\n"
-        "  stp x19, x20, [sp, #-160]!\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n"
-        "  stp x25, x26, [sp, #48]\n  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
-        "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
-        "  mov x9, sp\n  str x9, [x0]\n  mov sp, x1\n"
-        "  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n  ldp x27, x28, [sp, #64]\n"
-        "  ldp x29, x30, [sp, #80]\n  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n"
-        "  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n  ldp x19, x20, [sp], #160\n  ret\n"
-        CROQ_SYMBOL("croq_begin_fiber") ":\n  mov x0, x19\n  bl " CROQ_SYMBOL("croq_fiber_main") "\n  brk #1\n"
-        CROQ_END);
-#else
-#define CROQ_FIBERS 0  // other processors: kernels with fibers are refused when they run
-extern "C" void croq_switch(void**, void*) {}
-extern "C" void croq_begin_fiber() {}
-#endif
-
+namespace croq_inside {
 namespace {
 
-// --------------------------------------------------------------------------------------------------------- stacks
-// Stacks of one thread, kept from block to block and from launch to launch. The fiber's own structure lies at the top
-// of its stack. Freed when the thread ends.
-const int64_t kGuard = 1 << 16;       // more than a page: a function with a large frame may skip one
-const int64_t kKept = 64ll << 20;     // bytes of large stacks that a thread keeps
-const int64_t kLarge = 1ll << 20;     // smaller stacks are kept in any case: few of their pages are ever touched
-const int64_t kMostAtOnce = 64;       // stacks of one mapping
 const int64_t kMostFibers = 1 << 17;  // of one region: each touches two pages at least
-
-// Each guard splits a mapping of the process in two, and Linux gives a process 65530: when they are used up, nothing in
-// it can get memory. Further stacks go without.
-const int64_t kMostGuards = 8192;
-int64_t guards;
-
-struct Mapping {
-  Mapping* next;
-  char* memory;
-  size_t bytes;
-  int64_t stacks;
-};
-struct Stacks {
-  Mapping* mappings;
-  croq_fiber* unused;
-  int64_t bytes, count, live;  // of one stack; stacks that exist; those in use
-};
-static __thread Stacks* own_stacks;
-
-void unmap_stacks(Stacks* stacks) {
-  while (Mapping* mapping = stacks->mappings) {
-    stacks->mappings = mapping->next;
-    munmap(mapping->memory, mapping->bytes);
-    add(guards, -mapping->stacks);
-    free(mapping);
-  }
-  *stacks = {nullptr, nullptr, 0, 0, 0};
-}
-
-void free_stacks(void* stacks) {
-  unmap_stacks((Stacks*)stacks);
-  free(stacks);
-}
-
-Stacks* stacks_of_thread() {
-  if (!own_stacks && (own_stacks = (Stacks*)calloc(1, sizeof(Stacks)))) pthread_setspecific(stacks_key, own_stacks);
-  return own_stacks;
-}
-
-bool map_stacks(Stacks* stacks, int64_t wanted) {
-  const int64_t count = wanted < 1 ? 1 : wanted > kMostAtOnce ? kMostAtOnce : wanted;
-  const int64_t stride = stacks->bytes + kGuard;
-  const size_t bytes = (size_t)(count * stride);
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#if defined(MAP_NORESERVE)
-  flags |= MAP_NORESERVE;
-#endif
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, flags, -1, 0);
-  Mapping* mapping = memory == MAP_FAILED ? nullptr : (Mapping*)malloc(sizeof(Mapping));
-  if (!mapping) {
-    if (memory != MAP_FAILED) munmap(memory, bytes);
-    return false;
-  }
-  *mapping = {stacks->mappings, (char*)memory, bytes, count};
-  stacks->mappings = mapping;
-  for (int64_t i = count - 1; i >= 0; --i) {
-    char* low = (char*)memory + i * stride;
-    if (add(guards, (int64_t)1) <= kMostGuards) mprotect(low, kGuard, PROT_NONE);
-    // Stacks begin at different places of a page, or their ends would compete for the same lines of the cache.
-    char* top = low + stride - ((stacks->count + i) % 32) * 128;
-    croq_fiber* fiber = (croq_fiber*)(((uintptr_t)top - sizeof(croq_fiber)) & ~(uintptr_t)63);
-    fiber->next = stacks->unused;
-    stacks->unused = fiber;
-  }
-  stacks->count += count;
-  return true;
-}
-
-croq_fiber* take_stack(int64_t more) {
-  Stacks* stacks = own_stacks;
-  if (!stacks || (!stacks->unused && !map_stacks(stacks, more))) return nullptr;
-  croq_fiber* fiber = stacks->unused;
-  stacks->unused = fiber->next;
-  ++stacks->live;
-  return fiber;
-}
-
-void give_stack(croq_fiber* fiber) {
-  fiber->next = own_stacks->unused;
-  own_stacks->unused = fiber;
-  --own_stacks->live;
-}
+static_assert(sizeof(croq_fiber) <= kTop, "a fiber lies at the top of its stack");
 
 // ------------------------------------------------------------------------------------------------------- switching
 void append(croq_queue* queue, croq_fiber* fiber) {
@@ -260,7 +132,7 @@ int32_t run_fibers(croq_fiber* parent, croq_instance run, const void* frame, int
   }
   croq_fiber** end = &parent->children;
   for (int64_t i = 0; i < count; ++i) {
-    croq_fiber* fiber = take_stack(count - i);
+    croq_fiber* fiber = (croq_fiber*)take_stack(count - i);
     if (!fiber) {
       stop_call(call, CROQ_MEMORY);
       break;
@@ -274,18 +146,7 @@ int32_t run_fibers(croq_fiber* parent, croq_instance run, const void* frame, int
     fiber->units = units;
     *end = fiber;
     end = &fiber->sibling;
-#if defined(__x86_64__)
-    void** top = (void**)fiber - 9;  // six registers, the address to return to, and two words for alignment
-    memset(top, 0, 72);
-    top[4] = fiber;                     // rbx
-    top[6] = (void*)croq_begin_fiber;
-#else
-    void** top = (void**)fiber - 20;
-    memset(top, 0, 160);
-    top[0] = fiber;                     // x19
-    top[11] = (void*)croq_begin_fiber;  // x30
-#endif
-    fiber->stack = top;
+    fiber->stack = begin_stack(fiber);
     fiber->generation = (int64_t)run;   // until it has started
     fiber->slot = (int64_t)frame;
   }
@@ -351,7 +212,7 @@ int32_t poll_in_crew(croq_lane* lane) {
 
 }  // namespace
 
-extern "C" void croq_fiber_main(croq_fiber* fiber) {
+extern "C" CROQ_ONCE void croq_fiber_main(croq_fiber* fiber) {
   croq_crew* crew = fiber->crew;
   croq_instance run = (croq_instance)fiber->generation;
   // Nothing else may look at the stop flag between fibers that never wait.
@@ -362,3 +223,4 @@ extern "C" void croq_fiber_main(croq_fiber* fiber) {
   resume_next(crew, fiber);
   __builtin_unreachable();
 }
+}  // namespace croq_inside

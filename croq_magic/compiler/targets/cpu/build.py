@@ -13,7 +13,7 @@ from croq_magic import cache
 from croq_magic.compiler.targets.cpu import toolchain
 from croq_magic.errors import TargetError
 
-HEADERS = ("croq_cpu.h", "croq_small.h", "croq_wide.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
+HEADERS = ("croq_types.h", "croq_cpu.h", "croq_small.h", "croq_wide.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 

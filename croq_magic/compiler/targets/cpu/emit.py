@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.codes import CODES
 from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu import copies, vector
@@ -140,10 +141,12 @@ class HostFunction(Statements):
         for dim in self.function.dims:
             head.append(f"const {INDEX} {self.names.of(dim)} = words[{next(words)}];")
         self.result_word = f"words[{len(self.function.params) + len(self.function.dims)}]"
-        if self.state.prints:
+        if self.state.prints and not self.state.is_program:
             head.append("croq_printing = lane;")
         for line in head:
             self.line(line)
+        if self.state.is_program:  # in a notebook arguments are checked before the call
+            self.body(tuple(c for c in self.function.checks if CODES[c.code].severity == "error"))
         self.body(self.function.body)
         if not self.function.body or not isinstance(self.function.body[-1], ir.Return):
             self.line("return CROQ_OK;")
@@ -152,7 +155,8 @@ class HostFunction(Statements):
         for kernel in self.kernels:
             self.extend(kernel)
             self.line()
-        self.line(f'extern "C" CROQ_EXPORT int32_t {self.entry.symbol}(croq_lane* lane, const int64_t* words) {{')
+        linkage = "static" if self.state.is_program else 'extern "C" CROQ_EXPORT'
+        self.line(f"{linkage} int32_t {self.entry.symbol}(croq_lane* lane, const int64_t* words) {{")
         self.lines += inner
         self.lines.append("}")
         self.line()

@@ -22,6 +22,7 @@ class ModuleState:
     checks: list[CheckSite] = dataclasses.field(default_factory=list)
     vectors: set[tuple[DType, int]] = dataclasses.field(default_factory=set)  # vector types: element type and lanes
     prints: bool = False  # C++ text of the cell calls `printf`
+    is_program: bool = False  # a whole program: `printf` is the C library's, entries are called in their own file
 
 
 class Guards(Writer):

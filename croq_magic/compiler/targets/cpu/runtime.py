@@ -12,7 +12,16 @@ from collections.abc import Callable
 from croq_magic import memory
 from croq_magic.compiler.targets.cpu import build
 
-RUNTIME_HEADERS = ("croq_cpu.h", "croq_small.h", "croq_fiber.h", "croq_calls.h", "croq_schedule.h", "croq_launch.h")
+RUNTIME_HEADERS = (
+    "croq_types.h",
+    "croq_cpu.h",
+    "croq_small.h",
+    "croq_fiber.h",
+    "croq_calls.h",
+    "croq_stacks.h",
+    "croq_schedule.h",
+    "croq_launch.h",
+)
 VALUES = 24  # CROQ_VALUES of croq_cpu.h
 OK, CHECK, INTERRUPTED, MEMORY, ARGUMENT = range(5)  # return codes of croq_run
 

@@ -1,0 +1,441 @@
+// What threads do together: barriers, operations of a warp, mbarriers, the grid's barrier; and what kernels call for the
+// rest. Included by croq_emulate.cpp alone.
+namespace croq_inside {
+namespace {
+
+Barrier& barrier_of(croq_thread* self, uint32_t id, uint32_t site) {
+  if (id >= kBarriers) {
+    croq_finding finding = finding_of(self, CROQ_FOUND_BARRIER, site);
+    finding.details[0] = id;
+    report(block_of(self)->worker->launch, finding);
+    abandon(self);
+  }
+  return block_of(self)->barriers[id];
+}
+
+bool complete(Block* block, const Barrier& barrier) {
+  return barrier.arrived >= (barrier.expected ? barrier.expected : block->threads - block->ended);
+}
+
+// With a shuffled order, who comes last does not always go on first.
+void maybe_give_way(croq_thread* self, uint32_t site) {
+  Worker* worker = block_of(self)->worker;
+  if (worker->launch->seed && !(random_number(worker) & 3)) give_way(self, site);
+}
+
+// --------------------------------------------------------------------------------------------------------- warps
+enum { kShuffle = 0, kUp = 1, kDown = 2, kXor = 3, kBallot = 4, kMatch = 5, kMatchAll = 6, kSync = 7,
+       kAdd = 8, kMinSigned = 9, kMaxSigned = 10, kMinUnsigned = 11, kMaxUnsigned = 12, kAnd = 13, kOr = 14, kXorAll = 15 };
+
+uint32_t word_of(const Lane& lane) {
+  uint32_t word;
+  memcpy(&word, lane.in, 4);
+  return word;
+}
+
+uint32_t source_of(const Lane& lane, uint32_t at) {
+  const uint32_t width = lane.width, first = at & ~(width - 1);
+  uint32_t from = at;
+  if (lane.op == kShuffle) from = first | (lane.param & (width - 1));
+  if (lane.op == kUp) from = at - first >= lane.param ? at - lane.param : at;
+  if (lane.op == kDown) from = at - first + lane.param < width ? at + lane.param : at;
+  if (lane.op == kXor) from = (at ^ lane.param) < first + width ? at ^ lane.param : at;
+  return from & 31;
+}
+
+uint32_t combine(int op, uint32_t a, uint32_t b) {
+  switch (op) {
+    case kAdd: return a + b;
+    case kMinSigned: return (int32_t)a < (int32_t)b ? a : b;
+    case kMaxSigned: return (int32_t)a > (int32_t)b ? a : b;
+    case kMinUnsigned: return a < b ? a : b;
+    case kMaxUnsigned: return a > b ? a : b;
+    case kAnd: return a & b;
+    case kOr: return a | b;
+    default: return a ^ b;
+  }
+}
+
+// All lanes of `group` have come: everybody's result.
+void complete_warp(Block* block, Warp& warp, uint32_t group) {
+  const uint32_t first = (uint32_t)__builtin_ctz(group);
+  const Lane& lead = warp.lanes[first];
+  uint32_t ballot = 0, total = 0;
+  bool differs = false, started = false;
+  for (uint32_t at = 0; at < 32; ++at) {
+    if (!(group >> at & 1)) continue;
+    const Lane& lane = warp.lanes[at];
+    differs |= lane.op != lead.op;
+    if (lead.op == kBallot) ballot |= (uint32_t)(word_of(lane) != 0) << at;
+    if (lead.op >= kAdd) total = started ? combine(lead.op, total, word_of(lane)) : word_of(lane);
+    started = true;
+  }
+  if (differs) {
+    uint32_t other = first;
+    while (!(group >> other & 1) || warp.lanes[other].op == lead.op) ++other;
+    croq_finding finding = finding_of(lead.thread, CROQ_FOUND_MASK, lead.site);
+    finding.other_site = warp.lanes[other].site;
+    finding.other_thread = warp.lanes[other].thread->linear;
+    finding.details[0] = 1;
+    report(block->worker->launch, finding);
+  }
+  for (uint32_t at = 0; at < 32; ++at) {
+    if (!(group >> at & 1)) continue;
+    Lane& lane = warp.lanes[at];
+    if (lane.op <= kXor) {
+      const uint32_t from = source_of(lane, at);
+      memcpy(lane.out, group >> from & 1 ? warp.lanes[from].in : lane.in, sizeof lane.out);
+    } else if (lane.op == kBallot) {
+      memcpy(lane.out, &ballot, 4);
+    } else if (lane.op == kMatch || lane.op == kMatchAll) {
+      uint32_t same = 0;
+      for (uint32_t other = 0; other < 32; ++other)
+        if (group >> other & 1 && !memcmp(warp.lanes[other].in, lane.in, lane.size)) same |= 1u << other;
+      if (lane.op == kMatchAll && same != group) same = 0;
+      memcpy(lane.out, &same, 4);
+    } else {
+      memcpy(lane.out, &total, 4);
+    }
+  }
+  if (block->worker->launch->checked) join_warp(block, warp, group);
+  warp.waiting &= ~group;
+}
+
+// The lanes that the waiting lane `at` waits for, when they are all there; else 0.
+uint32_t ready_group(const Warp& warp, uint32_t at) {
+  const uint32_t mask = warp.lanes[at].mask, group = mask & warp.live;
+  if ((warp.waiting & group) != group) return 0;
+  for (uint32_t other = 0; other < 32; ++other)
+    if (group >> other & 1 && warp.lanes[other].mask != mask) return 0;
+  return group;
+}
+
+void end_thread_of_warp(Block* block, uint32_t linear) {
+  Warp& warp = block->warps[linear / 32];
+  warp.live &= ~(1u << linear % 32);
+  for (uint32_t at = 0; at < 32 && warp.waiting; ++at) {
+    if (!(warp.waiting >> at & 1)) continue;
+    const uint32_t group = ready_group(warp, at);
+    if (!group) continue;
+    complete_warp(block, warp, group);
+    for (uint32_t other = 0; other < 32; ++other)
+      if (group >> other & 1) make_ready(block, warp.lanes[other].thread);
+  }
+}
+
+Mbarrier* find_mbarrier(croq_thread* self, uint64_t* address, uint32_t site) {
+  Block* block = block_of(self);
+  for (uint32_t i = 0; i < block->mbarrier_count; ++i)
+    if (block->mbarriers[i].address == address) return &block->mbarriers[i];
+  croq_finding finding = finding_of(self, CROQ_FOUND_BARRIER, site);
+  finding.details[0] = -1;
+  report(block->worker->launch, finding);
+  abandon(self);
+}
+
+}  // namespace
+
+// -------------------------------------------------------------------------------------------- what kernels call
+// which: 0 threadIdx, 1 blockIdx, 2 blockDim, 3 gridDim
+EXPORT croq_index croq_emulate_index(int which) {
+  if (which == 0) return croq_self->index;
+  const croq_block_state* block = croq_self->block;
+  return which == 1 ? block->index : which == 2 ? block->block : block->grid;
+}
+
+EXPORT char* croq_emulate_shared() { return croq_self->block->shared; }
+
+// op: 0 nothing, 1 how many values are not zero, 2 whether all, 3 whether any
+EXPORT int croq_emulate_barrier(uint32_t id, uint32_t count, int op, int value) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  if (block->calm) wake_block(block);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  Barrier& barrier = barrier_of(self, id, site);
+  arrive(self, barrier, count, site, op, value);
+  if (block->worker->launch->checked) come_to_barrier(self, barrier);
+  if (complete(block, barrier)) {
+    self->result = barrier.count | (barrier.all ? 1 << 30 : 0) | (barrier.any ? 1 << 29 : 0);
+    put(barrier.queue, self);  // so that it is among those that pass
+    self->state = CROQ_AT_BARRIER;
+    release_barrier(block, barrier);
+    if (!block->worker->launch->seed && block->ready.last == self && block->ready.count > 1) {
+      // The last to come goes on first; it stands at the queue's end.
+      croq_thread* before = block->ready.first;
+      while (before->next != self) before = before->next;
+      before->next = nullptr;
+      block->ready.last = before;
+      --block->ready.count;
+      self->state = CROQ_RUNS;
+    } else {
+      go_on(self, false);
+    }
+    self->spins = 0;
+  } else {
+    wait_for(self, barrier.queue, CROQ_AT_BARRIER, site, id);
+  }
+  if (op == 0) return 0;
+  if (op == 1) return self->result & ((1 << 29) - 1);
+  return self->result >> (op == 2 ? 30 : 29) & 1;
+}
+
+EXPORT void croq_emulate_arrive(uint32_t id, uint32_t count) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  if (block->calm) wake_block(block);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  Barrier& barrier = barrier_of(self, id, site);
+  arrive(self, barrier, count, site, 0, 0);
+  if (block->worker->launch->checked) come_to_barrier(self, barrier);
+  if (complete(block, barrier)) release_barrier(block, barrier);
+  if (block->worker->launch->checked) leave_barrier(self);
+}
+
+EXPORT void croq_emulate_warp(int op, uint32_t mask, const void* in, void* out, uint32_t size, uint32_t param,
+                              uint32_t width, void* place) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  if (block->calm) wake_block(block);
+  const croq_emulate_launch* launch = block->worker->launch;
+  Warp& warp = block->warps[self->linear / 32];
+  const uint32_t at = self->linear % 32;
+  Lane& lane = warp.lanes[at];
+  if (!(mask >> at & 1)) {
+    croq_finding finding = finding_of(self, CROQ_FOUND_MASK, site_of(launch, place));
+    finding.details[1] = mask;
+    report(launch, finding);
+    mask |= 1u << at;
+  }
+  lane.thread = self;
+  lane.mask = mask;
+  lane.op = op;
+  lane.size = size;
+  lane.param = param;
+  lane.width = width;
+  lane.site = site_of(launch, place);
+  memcpy(lane.in, in, size);
+  warp.waiting |= 1u << at;
+  if (const uint32_t group = ready_group(warp, at)) {
+    complete_warp(block, warp, group);
+    for (uint32_t other = 0; other < 32; ++other)
+      if (group >> other & 1 && other != at) make_ready(block, warp.lanes[other].thread);
+    maybe_give_way(self, lane.site);
+  } else {
+    look(self);
+    self->state = CROQ_AT_WARP;
+    self->site = lane.site;
+    self->detail = 0;
+    self->spins = 0;
+    go_on(self, false);
+  }
+  memcpy(out, lane.out, op <= kXor ? size : 4);
+}
+
+// Lanes of the warp that have come as far as this cannot be known before they do: all that have not ended.
+EXPORT uint32_t croq_emulate_active() {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  if (block->calm) wake_block(block);
+  return block->warps[self->linear / 32].live;
+}
+
+EXPORT void croq_emulate_fence(int scope) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  (void)scope;
+  if (block->worker->launch->checked) pass_fence(self);
+  maybe_give_way(self, site_of(block->worker->launch, HERE));
+  __atomic_thread_fence(__ATOMIC_SEQ_CST);
+}
+
+// An update in a loop may wait for what other threads do: after a few in a row the others have their turn.
+EXPORT void croq_emulate_spin(void* place) {
+  croq_thread* self = croq_self;
+  if (++self->spins < 32) return;
+  self->spins = 0;
+  give_way(self, site_of(block_of(self)->worker->launch, place));
+}
+
+EXPORT void croq_emulate_atomic(void* address, uint32_t size, void* place) {
+  croq_thread* self = croq_self;
+  watch_atomic(self, (char*)address, size, place);
+  maybe_give_way(self, site_of(block_of(self)->worker->launch, place));
+  croq_emulate_spin(place);
+}
+
+EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  if (block->calm) wake_block(block);
+  Mbarrier* found = nullptr;
+  for (uint32_t i = 0; i < block->mbarrier_count && !found; ++i)
+    if (block->mbarriers[i].address == address) found = &block->mbarriers[i];
+  if (!found) {
+    if (block->mbarrier_count == block->mbarrier_capacity) {
+      const uint32_t capacity = block->mbarrier_capacity * 2 + 64;
+      // Queues hold no pointers to the table, so it may move.
+      block->mbarriers = grow(block->mbarriers, block->mbarrier_capacity, capacity);
+      if (!block->mbarriers) abandon(self);
+      block->mbarrier_capacity = capacity;
+    }
+    found = &block->mbarriers[block->mbarrier_count++];
+  }
+  found->address = address;
+  found->count = found->pending = count;
+  found->phase = 0;
+  found->queue = {nullptr, nullptr, 0};
+  if (block->worker->launch->checked) {
+    croq_emulate_touch(address, 8, 1, HERE);
+    clear_known(block, found->known);
+  }
+}
+
+EXPORT uint64_t croq_emulate_mbarrier_arrive(uint64_t* address, uint32_t count) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  Mbarrier* barrier = find_mbarrier(self, address, site_of(block->worker->launch, HERE));
+  const uint64_t phase = barrier->phase;
+  if (block->worker->launch->checked) pass_on(self, barrier->known);
+  barrier->pending -= count < barrier->pending ? count : barrier->pending;
+  if (barrier->pending == 0) {
+    barrier->pending = barrier->count;
+    barrier->phase ^= 1;
+    wake_all(block, barrier->queue);
+  }
+  return phase;
+}
+
+EXPORT int croq_emulate_mbarrier_test(uint64_t* address, uint32_t parity) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  Mbarrier* barrier = find_mbarrier(self, address, site);
+  if (barrier->phase == (parity & 1)) {
+    give_way(self, site);
+    barrier = find_mbarrier(self, address, site);
+    if (barrier->phase == (parity & 1)) return 0;
+  }
+  if (block->worker->launch->checked) learn(self, barrier->known);
+  return 1;
+}
+
+EXPORT void croq_emulate_mbarrier_wait(uint64_t* address, uint32_t parity) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  for (;;) {
+    Mbarrier* barrier = find_mbarrier(self, address, site);
+    if (barrier->phase != (parity & 1)) {
+      if (block->worker->launch->checked) learn(self, barrier->known);
+      return;
+    }
+    wait_for(self, barrier->queue, CROQ_AT_MBARRIER, site, (uint32_t)(barrier - block->mbarriers));
+  }
+}
+
+EXPORT void croq_emulate_grid() {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  Worker* worker = block->worker;
+  if (block->calm) wake_block(block);
+  ++worker->at_grid;
+  ++block->at_grid;
+  self->state = CROQ_AT_GRID;
+  self->site = site_of(worker->launch, HERE);
+  put(block->grid, self);
+  count_grid(worker);
+  look(self);
+  go_on(self, false);
+  if (worker->launch->checked) leave_barrier(self);
+}
+
+// ------------------------------------------------------------------------------------------- asynchronous copies
+namespace {
+
+void land(croq_thread* self, Copy* copy) {
+  Worker* worker = block_of(self)->worker;
+  if (worker->launch->checked) watch_landing(self, copy->to, copy->size, copy->site);
+  memcpy(copy->to, copy->from, copy->valid);
+  memset(copy->to + copy->valid, 0, copy->size - copy->valid);
+}
+
+}  // namespace
+
+EXPORT void croq_emulate_copy(void* shared, const void* global, uint32_t size, uint32_t valid, void* place) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  Worker* worker = block->worker;
+  if (block->calm) wake_block(block);
+  const uint32_t site = site_of(worker->launch, place);
+  if (((uintptr_t)shared | (valid ? (uintptr_t)global : 0)) & (size - 1)) {
+    croq_finding finding = finding_of(self, CROQ_FOUND_ALIGNMENT, site);
+    finding.size = (int32_t)size;
+    finding.details[0] = (int64_t)((uintptr_t)shared & (size - 1));
+    finding.details[1] = (int64_t)((uintptr_t)global & (size - 1));
+    report(worker->launch, finding);
+  }
+  if (worker->launch->checked) watch_copy(self, (char*)shared, (const char*)global, size, valid, place);
+  Copy* copy = worker->copies;
+  if (copy) worker->copies = copy->next;
+  else if (!(copy = (Copy*)malloc(sizeof(Copy)))) no_memory(self);
+  *copy = {(Copy*)self->copies, (char*)shared, (const char*)global, size, valid, self->group, site};
+  self->copies = copy;
+  if (worker->launch->seed && random_number(worker) & 1) {  // the machine may copy at once, or late
+    self->copies = copy->next;
+    land(self, copy);
+    copy->next = worker->copies;
+    worker->copies = copy;
+  }
+}
+
+EXPORT void croq_emulate_commit() { ++croq_self->group; }
+
+// Waits until at most `groups` of the committed groups are under way; ~0: for everything.
+EXPORT void croq_emulate_settle(uint32_t groups) {
+  croq_thread* self = croq_self;
+  Worker* worker = block_of(self)->worker;
+  Copy** at = (Copy**)&self->copies;
+  while (Copy* copy = *at) {
+    const bool committed = copy->group < self->group || groups == ~0u;
+    const bool newest = groups != ~0u && copy->group + groups >= self->group;
+    if (!committed || newest) {
+      at = &copy->next;
+      continue;
+    }
+    *at = copy->next;
+    land(self, copy);
+    copy->next = worker->copies;
+    worker->copies = copy;
+  }
+}
+
+namespace {
+
+// At the end of `self`, which is the current thread.
+void run_copies(croq_thread*, uint32_t) { croq_emulate_settle(~0u); }
+
+}  // namespace
+
+// ------------------------------------------------------------------------------------------------------- printing
+EXPORT int croq_emulate_printf(const char* format, ...) {
+  char room[512], *text = room;
+  va_list list, again;
+  va_start(list, format);
+  va_copy(again, list);
+  int size = vsnprintf(room, sizeof room, format, list);
+  if (size >= (int)sizeof room && (text = (char*)malloc((size_t)size + 1))) vsnprintf(text, (size_t)size + 1, format, again);
+  if (text && size > 0) croq_rt->print(block_of(croq_self)->worker->lane, text, size);
+  if (text != room) free(text);
+  va_end(again);
+  va_end(list);
+  return size;
+}
+
+EXPORT void croq_emulate_trap() {
+  croq_thread* self = croq_self;
+  croq_finding finding = finding_of(self, 11, site_of(block_of(self)->worker->launch, HERE));
+  report(block_of(self)->worker->launch, finding);
+  abandon(self);
+}
+
+}  // namespace croq_inside

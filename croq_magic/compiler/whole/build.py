@@ -1,0 +1,164 @@
+"""From a transpiled program to an executable, an object or assembly."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+
+from croq_magic import cache
+from croq_magic.compiler.bundled import INCLUDE
+from croq_magic.compiler.targets import base as targets
+from croq_magic.compiler.whole import complaints
+from croq_magic.compiler.whole.host import HostTarget, Kind
+from croq_magic.compiler.whole.merge import flatten
+from croq_magic.compiler.whole.program import WholeProgram, host_of
+from croq_magic.errors import CompileError, TargetError
+
+
+def build(
+    program: WholeProgram,
+    output: Path,
+    kind: Kind = "executable",
+    debug: bool = False,
+    verbose: bool = False,
+) -> None:
+    """Compiles a program to a file. Objects and assembly need nothing of croq_magic to be linked and run.
+
+    Raises `CompileError` when the compiler refuses the program's own text, `TargetError` without a compiler, for a
+    fault in generated code, and if the file cannot be written. Nothing is left behind then. `verbose` prints the
+    command lines that are run on standard error.
+    """
+    with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
+        made = Path(folder, "program" + {"executable": "", "object": ".o", "assembly": ".s"}[kind])
+        if kind == "executable":
+            _executable(program, Path(folder), made, debug, verbose)
+        else:
+            source = Path(folder, "program" + program.suffix)
+            source.write_text(program.text, encoding="utf-8", newline="")
+            _compile(program, program.command(str(source), str(made), kind, debug), verbose)
+        _place(made, output)
+
+
+def executable(program: WholeProgram, debug: bool = False) -> Path:
+    """An executable in the build cache, built if it is not there. Raises as `build` does."""
+    parts = {
+        "source": program.compact,
+        "headers": "".join(flatten(program.code.headers)),
+        "flags": repr(program.flags),
+        "debug": str(debug),
+        **program.host.identity(),
+    }
+    label = "whole program"
+    entry = cache.lookup(parts, label) if self_contained(program) else None
+    if entry is None:
+        with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
+            made = Path(folder, "program")
+            _executable(program, Path(folder), made, debug, False)
+            entry = cache.store(parts, {"program": made}, label)
+    path = entry.files["program"]
+    path.chmod(0o700)
+    return path
+
+
+def link(objects: Sequence[Path], output: Path, target: str = "auto", arch: str | None = None) -> None:
+    """Links objects made by `build`. Raises `CompileError` with the linker's complaint, `TargetError` otherwise."""
+    host = host_of(targets.choose(target, arch))
+    with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
+        made = Path(folder, "program")
+        done = run_tool(host.link_command([str(o) for o in objects], str(made)), False)
+        if done.returncode != 0:
+            raise TargetError(complaints.of_linker(done.stderr))
+        _place(made, output)
+
+
+def self_contained(program: WholeProgram) -> bool:
+    """Whether the text alone decides: a quoted include may name a file that changes."""
+    return re.search(r'^[ \t]*#[ \t]*include[ \t]*"', program.source.text, re.MULTILINE) is None
+
+
+def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, verbose: bool) -> None:
+    """Compiles the program and, beside it, the runtime, if that was not done before; then links."""
+    source, made = folder / ("compact" + program.suffix), folder / "compact.o"
+    source.write_text(program.compact, encoding="utf-8", newline="")
+    runtime = _Runtime(program.host)
+    runtime.start()
+    command = program.command(str(source), str(made), "object", debug)
+    _compile(program, [*command, f"-I{INCLUDE}"], verbose)
+    objects = [str(made), *map(str, runtime.objects())]
+    done = run_tool(program.host.link_command(objects, str(output)), verbose)
+    if done.returncode != 0:
+        raise complaints.error_of_linker(program, done.stderr)
+
+
+class _Runtime(threading.Thread):
+    """Gets the runtime's objects while something else is compiled."""
+
+    def __init__(self, host: HostTarget) -> None:
+        super().__init__(name="croq-runtime", daemon=True)
+        self._host = host
+        self._found: Sequence[Path] = ()
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._found = self._host.runtime_objects()
+        except Exception as error:
+            self._error = error
+
+    def objects(self) -> Sequence[Path]:
+        self.join()
+        if self._error is not None:
+            raise self._error
+        return self._found
+
+
+def _compile(program: WholeProgram, command: Sequence[str], verbose: bool) -> None:
+    done = run_tool(command, verbose)
+    if done.returncode == 0:
+        return
+    found = complaints.diagnostics(program, done.stderr or done.stdout)
+    if found:
+        raise CompileError(found)
+    text = done.stderr or done.stdout or f"exit status {done.returncode}"
+    raise TargetError(f"the C++ compiler refuses generated code, please report this:\n{text}")
+
+
+def run_tool(command: Sequence[str], verbose: bool) -> subprocess.CompletedProcess[str]:
+    """Runs a compiler or linker."""
+    import shlex
+    import sys
+
+    if verbose:
+        print(shlex.join(command), file=sys.stderr)
+    environment = dict(os.environ, LC_ALL="C")  # messages are parsed
+    try:
+        return subprocess.run(
+            command, capture_output=True, text=True, errors="replace", env=environment, stdin=subprocess.DEVNULL
+        )
+    except OSError as error:
+        raise TargetError(f"the compiler {command[0]} does not start: {error}") from error
+
+
+def _place(made: Path, output: Path) -> None:
+    """Moves a finished file to where it was wanted, in one step."""
+    handle = None
+    try:
+        folder = output.parent if str(output.parent) else Path(".")
+        handle, name = tempfile.mkstemp(prefix=f".{output.name}.", dir=folder)
+        os.close(handle)
+        shutil.copyfile(made, name)
+        mask = os.umask(0)
+        os.umask(mask)
+        os.chmod(name, (made.stat().st_mode & 0o111 | 0o666) & ~mask)
+        os.replace(name, output)
+    except OSError as error:
+        if handle is not None:
+            with __import__("contextlib").suppress(OSError):
+                os.unlink(name)
+        raise TargetError(f"{output}: cannot be written: {error.strerror or error}") from None

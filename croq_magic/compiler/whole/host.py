@@ -1,0 +1,61 @@
+"""What a target adds to whole programs: the C++ that stands for tileflow functions, and how it is compiled."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol
+
+if TYPE_CHECKING:
+    from croq_magic.compiler import ir
+    from croq_magic.compiler.split import Unit
+
+Kind = Literal["executable", "object", "assembly"]
+
+
+@dataclasses.dataclass(frozen=True)
+class HostCode:
+    """The C++ that a target writes for the tileflow functions of one program.
+
+    `headers` are bundled headers (`compiler/include/`) that come before everything, in order; `prelude` is text after
+    them. `functions` maps names of the IR to the text that takes a function's place, `places` the same names to offsets
+    in the source where functions stand. `keeps_cok` says that the contents of `__cok__` blocks stay in the file; a
+    target that compiles them on their own has them in `prelude` as it needs them. `runtime` are bundled C++ files that
+    the executable needs; a self-contained text begins with them.
+    """
+
+    headers: tuple[str, ...]
+    prelude: str
+    functions: Mapping[str, str]
+    places: Mapping[str, int]
+    keeps_cok: bool = True
+    runtime: tuple[str, ...] = ()
+
+
+class HostTarget(Protocol):
+    """A target that can build whole programs. `targets/<name>/whole.py` has `host(target)`, which makes one."""
+
+    suffix: str  # of a source file: ".cpp", ".cu"
+
+    def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
+        """C++ for functions after all passes. `shown` has their signatures as messages show them."""
+        ...
+
+    def compile_command(
+        self, source: str, output: str, kind: Kind, *, debug: bool = False, flags: Sequence[str] = ()
+    ) -> list[str]:
+        """The command line that compiles one self-contained file; an executable is linked too."""
+        ...
+
+    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
+        """The command line that links objects, made from self-contained files or with the runtime's object."""
+        ...
+
+    def runtime_objects(self) -> Sequence[Path]:
+        """The runtime as objects, compiled once and cached, for programs that were compiled without it."""
+        ...
+
+    def identity(self) -> Mapping[str, str]:
+        """What decides, besides the text, what is built: compiler, options, processor."""
+        ...

@@ -1,0 +1,120 @@
+"""The file that the target's compiler gets: bundled headers, then the user's text with C++ for tileflow functions."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator, Sequence
+
+from croq_magic.compiler.bundled import INCLUDE, header
+from croq_magic.compiler.split import Region, Unit
+from croq_magic.compiler.whole.host import HostCode
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
+_ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
+_DEFINE = re.compile(r"\s*#\s*define\s+(\w+)")
+# What the program may include by name is there already.
+_OURS = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"](?:choreo|croq|croqtile)(?:\.h)?[>"].*)$', re.MULTILINE)
+
+
+def merge(unit: Unit, code: HostCode, self_contained: bool, command: Sequence[str] = ()) -> str:
+    """The whole text. Host and device text is byte for byte the user's; `#line` markers lead back to it."""
+    out: list[str] = []
+    if self_contained:
+        out.append(f"// Compile with: {shlex.join(command)}\n" if command else "")
+        out.append("#define CROQ_SELF_CONTAINED\n")
+        out += flatten([*code.runtime, *code.headers])
+    else:
+        out += [f'#include "{name}"\n' for name in code.headers]
+    out.append(code.prelude)
+    if _co_device_in_cxx(unit):
+        out.append("using namespace croq_cell;\n")
+    out.append(f"#line {_line(unit, 0)}\n")
+    macros: list[str] = []
+    for region in unit.regions:
+        if region.kind == "tileflow":
+            out += _tileflow(unit, region, code, macros)
+        elif region.kind == "cok":
+            out += _cok(unit, region, code)
+        else:
+            if region.kind == "directive" and (match := _DEFINE.match(region.text)):
+                macros.append(match[1])
+            out.append(_OURS.sub(r"// \1", region.text))
+    text = "".join(out)
+    return text if text.endswith("\n") else text + "\n"
+
+
+def _line(unit: Unit, offset: int) -> str:
+    name, line, _ = unit.source.location(offset)
+    escaped = name.replace("\\", "\\\\").replace('"', '\\"')
+    return f'{line} "{escaped}"'
+
+
+def _resume(unit: Unit, end: int) -> str:
+    """Goes back to the user's text at an offset: the rest of its line keeps its column."""
+    start = unit.source.text.rfind("\n", 0, end) + 1
+    return f"#line {_line(unit, end)}\n" + " " * (end - start)
+
+
+def _tileflow(unit: Unit, region: Region, code: HostCode, macros: Sequence[str]) -> Iterator[str]:
+    start, end = region.span.start, region.span.end
+    name = next((name for name, place in code.places.items() if start <= place < end), None)
+    if name is not None and not region.is_device:
+        text = code.functions[name]
+        yield '\n#line 1 "generated"\n'
+        kept = sorted({macro for macro in macros if re.search(rf"\b{macro}\b", text)})
+        for macro in kept:  # a macro of the program must not rewrite generated text
+            yield f'#pragma push_macro("{macro}")\n#undef {macro}\n'
+        yield text
+        for macro in kept:
+            yield f'#pragma pop_macro("{macro}")\n'
+        yield _resume(unit, end)
+    else:  # inlined where it is used, or in a branch that is not compiled
+        yield "".join(char if char == "\n" else " " for char in unit.source.text[start:end])
+
+
+def _cok(unit: Unit, region: Region, code: HostCode) -> Iterator[str]:
+    """The contents of a `__cok__` block, in a namespace that knows the element types."""
+    inner = region.inner
+    if inner is None or not code.keeps_cok:
+        yield "".join(char if char == "\n" else " " for char in region.text)
+        return
+    yield "\n"
+    for match in re.finditer(r"^[ \t]*#[ \t]*include\b[^\n]*$", inner.text, re.MULTILINE):
+        yield match[0] + "\n"  # what it declares belongs to no namespace
+    yield "namespace croq_cok {\nusing namespace ::croq_cell;\n"
+    yield _resume(unit, inner.start) + inner.text
+    yield f"\n}}\n{_resume(unit, region.span.end)}"
+
+
+def _co_device_in_cxx(unit: Unit) -> bool:
+    return any(r.marker is not None and r.marker.text == "__co_device__" for r in unit.of_kind("device"))
+
+
+def flatten(names: Sequence[str]) -> list[str]:
+    """Bundled files with the bundled files they include, each once, in order."""
+    done: set[str] = set()
+    out: list[str] = []
+
+    def add(name: str) -> None:
+        if name in done:
+            return
+        done.add(name)
+        text = _ONCE.sub("", header(name))
+        position = 0
+        out.append(f'#line 1 "{name}"\n')
+        for match in _INCLUDE.finditer(text):
+            if not (INCLUDE / match[1]).exists():
+                continue
+            out.append(text[position : match.start()])
+            add(match[1])
+            position = match.end() + 1
+            line = text.count("\n", 0, position) + 1
+            out.append(f'#line {line} "{name}"\n')
+        out.append(text[position:])
+        if not text.endswith("\n"):
+            out.append("\n")
+
+    for name in names:
+        add(name)
+    return out
