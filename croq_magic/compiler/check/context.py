@@ -105,7 +105,10 @@ class Checker:
         self.body: list[ir.Stmt] = []
         self.checks: list[ir.Assert] = []
         self.nest: list[Nest] = []
-        self.guards: list[ir.Expr] = []  # conditions around the current statement
+        self.guards: list[ir.Expr] = []  # conditions around the current statement, or around a part of its expressions
+        self.statement: Span | None = None  # the place of the current statement
+        self.statement_guards = 0  # how many of `guards` are around it
+        self.steps: dict[str, list[Span]] = {}  # places of `k++` and `--k`, by name
         self.maybe_skipped = 0  # loops around it that may run zero times
         self.loops = 0
         self.masked = 0
@@ -118,6 +121,7 @@ class Checker:
         self.prefixes = list(unit.prefixes)
         self.namespaces = list(unit.namespaces)
         self.unbounded: set[ir.Expr] = set()  # extents written `??`
+        self.result: ir.Var | None = None  # what the device function around the statement returns goes there
         self.inlined: list[str] = []  # device functions in tileflow syntax around the current statement
         self.clipped = False  # elements outside the base buffer are left out where the current view is used
         self.fragments: list[FragmentValue] = []

@@ -7,7 +7,7 @@ from croq_magic.compiler.check.context import Checker, in_range, show
 from croq_magic.compiler.check.expressions import integer, scalar
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import array_dimensions
-from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue
+from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue, Scalar
 from croq_magic.compiler.source import Span
 
 
@@ -18,8 +18,6 @@ def declaration(c: Checker, s: syntax.EventDecl) -> None:
         c.fail("STO01", f"`{word}` events exist only inside `parallel`", s.span)
     if c.in_device and word == "global":
         c.fail("STO02", "`global` events are declared on the host", s.span, "`shared event`")
-    if not c.in_device:
-        c.unsupported("a `global` event", s.span, "`shared event` inside `parallel`")
     for item in s.items:
         if item.initial is not None and item.initial.text != "ready":
             c.fail("EVT01", "the only initial state is `ready`", item.initial.span)
@@ -31,8 +29,7 @@ def declaration(c: Checker, s: syntax.EventDecl) -> None:
 
 
 def trigger(c: Checker, s: syntax.Trigger) -> None:
-    if s.cluster:
-        c.unsupported("`trigger.cluster`", s.span)
+    _require_device(c, s.span)
     after: list[ir.Token] = []
     for item in s.after:
         after.append(_published(c, item))
@@ -50,6 +47,11 @@ def trigger(c: Checker, s: syntax.Trigger) -> None:
         c.emit(ir.Trigger(value.event, slot, order, tuple(after), s.cluster, span=s.span))
         if step is not None:
             c.emit(step)
+
+
+def _require_device(c: Checker, span: Span) -> None:
+    if not c.in_device:
+        c.fail("PAR13", "events are triggered and waited on inside `parallel`", span)
 
 
 def _published(c: Checker, item: syntax.Waitable) -> ir.Token:
@@ -70,6 +72,7 @@ def _published(c: Checker, item: syntax.Waitable) -> ir.Token:
 
 
 def wait_event(c: Checker, item: syntax.Waitable, span: Span) -> None:
+    _require_device(c, span)
     value, slot, order, step = _operand(c, item)
     value.waited = item.span
     _warn_outside(c, value, span)
@@ -79,7 +82,14 @@ def wait_event(c: Checker, item: syntax.Waitable, span: Span) -> None:
 
 
 def _warn_outside(c: Checker, value: EventValue, span: Span) -> None:
-    if not c.masked and value.triggered is not None and value.waited is not None and not value.warned:
+    between_blocks = value.event.storage is ir.Storage.GLOBAL  # blocks differ by conditions, too
+    if (
+        not c.masked
+        and not between_blocks
+        and value.triggered is not None
+        and value.waited is not None
+        and not value.warned
+    ):
         value.warned = True
         c.warn("EVT08", "one program both triggers and waits; use `inthreads.async` roles", span)
 
@@ -114,8 +124,9 @@ def _operand(
 def _order(c: Checker, e: syntax.Expr, slots: int, name: str) -> tuple[ir.Expr, ir.Stmt | None]:
     e = syntax.strip_parens(e)
     if isinstance(e, syntax.Postfix):
-        counter = scalar(c, e.operand)
-        if counter.var is None:
+        operand = syntax.strip_parens(e.operand)
+        counter = resolve(c, operand.text, operand.span).value if isinstance(operand, syntax.NameRef) else None
+        if not isinstance(counter, Scalar) or counter.var is None:
             c.fail("TYP01", f"`{e.operand.span.text}` is immutable", e.operand.span, "declare it `mutable`")
         one = ir.Const(1, counter.var.dtype)
         step = ir.Assign(counter.var, ir.Binary(e.op[0], counter.var, one, counter.var.dtype), span=e.span)

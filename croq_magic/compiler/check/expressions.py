@@ -153,6 +153,10 @@ def _(e: syntax.Paren, c: Checker) -> Value:
 def _(e: syntax.NameRef, c: Checker) -> Value:
     value = resolve(c, e.text, e.span).value
     require_bound(c, value, e.text, e.span)
+    if c.steps:
+        from croq_magic.compiler.check.steps import snapshot
+
+        return snapshot(c, e.text, value)
     return value
 
 

@@ -11,6 +11,7 @@ from croq_magic.compiler.check.conversions import compute_type
 from croq_magic.compiler.check.expressions import constant_integer
 from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
+from croq_magic.compiler.check.steps import find_steps
 from croq_magic.compiler.check.tensor import complete
 from croq_magic.compiler.check.values import FragmentValue, Scalar, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
@@ -43,6 +44,7 @@ def check_function(
 def _check(c: Checker) -> ir.Function | None:
     function = c.function
     c.groups = find_groups(function)
+    c.steps = find_steps(function)
     params: list[ir.Param] = []
     dims: dict[str, ir.Var] = {}
     with c.scope("function", function.span):
@@ -172,7 +174,7 @@ def _result(c: Checker, function: syntax.Function, dims: dict[str, ir.Var]) -> i
     for value, span in values:
         if value is None:
             c.error("TYP19", f"non-void function `{name}` returns without a value here", span)
-    if declared.word != "auto" and not _always_returns(function.body):
+    if declared.word != "auto" and not always_returns(function.body):
         c.error("TYP19", f"non-void function `{name}` can end without returning a value", function.name.span)
     value, span = with_value[0]
     result = _result_of(value)
@@ -185,14 +187,15 @@ def _result(c: Checker, function: syntax.Function, dims: dict[str, ir.Var]) -> i
     return result
 
 
-def _always_returns(s: syntax.Stmt) -> bool:
+def always_returns(s: syntax.Stmt) -> bool:
+    """Whether a statement returns on every path."""
     if isinstance(s, syntax.Return):
         return True
     if isinstance(s, syntax.Block):
-        return any(map(_always_returns, s.body))
+        return any(map(always_returns, s.body))
     if isinstance(s, syntax.If):
-        return s.other is not None and _always_returns(s.then) and _always_returns(s.other)
-    return isinstance(s, syntax.With) and _always_returns(s.body)
+        return s.other is not None and always_returns(s.then) and always_returns(s.other)
+    return isinstance(s, syntax.With) and always_returns(s.body)
 
 
 def _result_of(value: Value | None) -> ir.Result:

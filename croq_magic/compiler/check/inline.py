@@ -1,15 +1,17 @@
 """Device functions written in the language (`__co_device__`): a call is checked in the function's place.
 
 The body sees its parameters and nothing of the caller. A span parameter is the argument itself, a scalar parameter a
-variable of its own; `return` stands at the end of the body and nowhere else.
+variable of its own.
 """
 
 from __future__ import annotations
 
 from croq_magic.compiler import integers, ir, syntax
+from croq_magic.compiler.check import returns
 from croq_magic.compiler.check.context import Checker, Scope, show
 from croq_magic.compiler.check.conversions import as_scalar, cast, compute_type, store_as
 from croq_magic.compiler.check.expressions import constant_integer, evaluate, scalar
+from croq_magic.compiler.check.steps import find_steps
 from croq_magic.compiler.check.values import FutureValue, Scalar, SpanValue
 from croq_magic.compiler.diagnostics import Note
 from croq_magic.compiler.types import BOOL, BY_NAME, S32
@@ -30,12 +32,13 @@ def call(c: Checker, e: syntax.CallExpr, function: syntax.Function, result: ir.V
         for param, argument in zip(function.params, e.args, strict=True):
             _bind(c, scope, param, argument)
         outer, c.scopes = c.scopes, [scope]
+        steps, c.steps = c.steps, find_steps(function)
         c.inlined.append(name)
         try:
             _body(c, function, result)
         finally:
             c.inlined.pop()
-            c.scopes = outer
+            c.scopes, c.steps = outer, steps
     c.emit(ir.Scope(tuple(statements), span=e.span))
 
 
@@ -86,26 +89,25 @@ def _extent(c: Checker, scope: Scope, dim: syntax.ParamDim) -> ir.Expr | None:
 
 
 def _body(c: Checker, function: syntax.Function, result: ir.Var | None) -> None:
+    from croq_magic.compiler.check.function import always_returns
     from croq_magic.compiler.check.statements import statement
 
-    for position, s in enumerate(function.body.body):
-        if isinstance(s, syntax.Return):
-            if position != len(function.body.body) - 1:
-                c.unsupported("`return` before the end of a device function", s.span)
-            _return(c, s, result)
-            continue
-        early = next((inner for inner in syntax.walk(s) if isinstance(inner, syntax.Return)), None)
-        if early is not None:
-            c.unsupported(
-                "`return` inside a loop or a condition of a device function",
-                early.span,
-                "assign to a variable, return it at the end",
-            )
-        statement(c, s)
+    name = function.name
+    if result is not None and not always_returns(function.body):
+        c.error("TYP19", f"non-void function `{name.text}` can end without returning a value", name.span)
+    outer, c.result = c.result, result
+    with c.collect() as statements:
+        for s in function.body.body:
+            statement(c, s)
+    c.result = outer
+    for each in returns.structured(tuple(statements), c.fresh(f"{name.text}_returned")):
+        c.emit(each)
 
 
-def _return(c: Checker, s: syntax.Return, result: ir.Var | None) -> None:
-    if s.value is None or result is None:
-        return
-    value = as_scalar(c, evaluate(c, s.value), s.value.span, s.value.span.text)
-    c.emit(ir.Assign(result, store_as(c, value, result.dtype, s.value.span, s.value.span.text), span=s.span))
+def leave(c: Checker, s: syntax.Return) -> None:
+    """`return` in a device function: its value, then the mark that `returns.structured` replaces."""
+    if s.value is not None and c.result is not None:
+        value = as_scalar(c, evaluate(c, s.value), s.value.span, s.value.span.text)
+        converted = store_as(c, value, c.result.dtype, s.value.span, s.value.span.text)
+        c.emit(ir.Assign(c.result, converted, span=s.span))
+    c.emit(ir.Return(span=s.span))

@@ -284,12 +284,16 @@ def while_(c: Checker, s: syntax.While) -> None:
     if events:
         spin(c, s, events)
         return
-    test = condition(c, s.condition)
+    with c.collect() as steps:  # what the condition does each time it is evaluated: `while (k++ < 5)`, checks
+        test = condition(c, s.condition)
     c.loops += 1
     c.guards.append(test)
     statements = _body(c, s.body, "`while`")
     c.guards.pop()
     c.loops -= 1
+    if steps:
+        leave = ir.If(ir.Unary("!", test, BOOL), (ir.Break(span=s.span),), span=s.condition.span)
+        test, statements = ir.TRUE, (*steps, leave, *statements)
     c.emit(ir.While(test, statements, span=s.span))
 
 

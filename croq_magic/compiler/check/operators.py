@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check import builtins, shapes
+from croq_magic.compiler.check import builtins, shapes, steps
 from croq_magic.compiler.check.context import Checker, decide, in_range, show
 from croq_magic.compiler.check.conversions import (
     as_scalar,
@@ -42,7 +42,7 @@ _COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 @evaluates
 def _(e: syntax.Unary, c: Checker) -> Value:
     if e.op in ("++", "--"):
-        c.unsupported(f"`{e.op}`", e.span, "write `x = x + 1`")
+        return steps.prefix(c, e)
     if e.op == "!":
         inner = condition(c, e.operand)
         return Scalar(
@@ -64,11 +64,6 @@ def _(e: syntax.Unary, c: Checker) -> Value:
             return Scalar(ir.Const(number, operand.dtype), result, element=s.element)
     expr: ir.Expr = ir.Unary(e.op, operand, operand.dtype)
     return Scalar(integers.simplify(expr) if is_index(expr) else expr, result, s.narrow, s.element)
-
-
-@evaluates
-def _(e: syntax.Postfix, c: Checker) -> Value:
-    c.unsupported(f"`{e.op}`", e.span, "write `x = x + 1`")
 
 
 @evaluates
@@ -107,7 +102,7 @@ def _unwrap(value: Value) -> Value:
 
 def _logical(c: Checker, e: syntax.Binary) -> Value:
     left = condition(c, e.left)
-    with c.guarded(left):
+    with c.guarded(left if e.op == "&&" else ir.Unary("!", left, BOOL)):
         right = condition(c, e.right)
     for a, b in ((left, right), (right, left)):
         if isinstance(a, ir.Const):
@@ -214,7 +209,9 @@ def _change_extent(c: Checker, e: syntax.Binary, left: Value, right: Value) -> V
 def _(e: syntax.Ternary, c: Checker) -> Value:
     test = condition(c, e.condition)
     with c.guarded(test):
-        a, b = scalar(c, e.then), scalar(c, e.other)
+        a = scalar(c, e.then)
+    with c.guarded(ir.Unary("!", test, BOOL)):
+        b = scalar(c, e.other)
     if a.type is BOOL and b.type is BOOL:
         dtype = BOOL
     else:

@@ -13,6 +13,7 @@ from croq_magic.compiler.check import (
     escapes,
     events,
     handles,
+    inline,
     loops,
     parallel,
     storage,
@@ -39,11 +40,14 @@ from croq_magic.compiler.check.values import (
 
 def statement(c: Checker, s: syntax.Stmt) -> None:
     """Checks one statement and emits its IR. A wrong statement is reported and leaves its names poisoned."""
+    around = c.statement, c.statement_guards
+    c.statement, c.statement_guards = s.span, len(c.guards)
     try:
         _check(s, c)
     except Skip:
         for name in _declared(s):
             c.poison(name)
+    c.statement, c.statement_guards = around
 
 
 def _declared(s: syntax.Stmt) -> list[syntax.Name]:
@@ -133,6 +137,9 @@ def _(s: syntax.Block, c: Checker) -> None:
 
 @_check.register
 def _(s: syntax.Return, c: Checker) -> None:
+    if c.inlined:
+        inline.leave(c, s)
+        return
     if c.in_device:
         c.fail("PAR19", "`return` is not allowed inside `parallel`", s.span, "`yield` ends one instance")
     value = None if s.value is None else evaluate(c, s.value)

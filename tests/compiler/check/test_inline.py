@@ -74,3 +74,79 @@ __co__ s32 [5] f(s32 [5] x) { s32 [5] r; parallel p by 5 r.at(p) = call poly(x.a
 """
     x = np.arange(5, dtype=np.int32) - 2
     np.testing.assert_array_equal(croq.compile(source, target="cpu").f(x), x * x + np.arange(5))
+
+
+RETURNS = """
+__co_device__ s32 find(s32 [N] x, s32 v) {
+  foreach i in [N] { if (x.at(i) == v) { return i; } if (x.at(i) < 0) return -2; }
+  return -1;
+}
+__co_device__ s32 search(s32 [N] x, s32 v) {
+  if (v == 0) return 100;
+  foreach {i, j} in [N, 2] {
+    if (x.at(i) + j == v) { if (j == 1) { return i * 10 + j; } else return i; }
+    x.at(i) += 0;
+  }
+  mutable s32 k = 0;
+  while (k < 5) { k += 1; if (k == v - 40) return k + 1000; if (k == 3) continue; }
+  { if (v > 50) return 5; else { if (v > 45) { mutable s32 z = v; return z; } } }
+  return -1;
+}
+__co_device__ void mark(s32 [N] x, s32 v) {
+  if (v < 3) return;
+  x.at(v) = v;
+  if (v == 5) { return; }
+  x.at(0) = x.at(0) + 1;
+}
+__co__ void f(s32 [7]& x, s32 [M] v, s32 [M]& y, s32 [M]& z, s32 [M, 9]& w) {
+  parallel p by M : block {
+    mutable s32 r = call find(x, v.at(p)); y.at(p) = r;
+    mutable s32 q = call search(x, v.at(p)); z.at(p) = q;
+    t = w.subspan(1, 9).at(p, 0).sqz();
+    call mark(t, v.at(p) % 9);
+  }
+}
+"""
+
+
+def test_returns_in_the_middle() -> None:
+    x = np.array([3, 9, 4, 9, -1, 6, 2], np.int32)
+    v = np.array([3, 9, 4, 6, 2, 7, 8, 0, 10, 41, 43, 45, 46, 47, 51, 60], np.int32)
+
+    def find(v: int) -> int:
+        for i, each in enumerate(x):
+            if each == v:
+                return i
+            if each < 0:
+                return -2
+        return -1
+
+    def search(v: int) -> int:
+        if v == 0:
+            return 100
+        for i, each in enumerate(x):
+            for j in range(2):
+                if each + j == v:
+                    return i * 10 + j if j == 1 else i
+        for k in range(1, 6):
+            if k == v - 40:
+                return k + 1000
+        return 5 if v > 50 else v if v > 45 else -1
+
+    marks = np.zeros((len(v), 9), np.int32)
+    for row, each in zip(marks, v % 9, strict=True):
+        if each >= 3:
+            row[each] = each
+            row[0] += each != 5
+    y, z, w = np.zeros_like(v), np.zeros_like(v), np.zeros((len(v), 9), np.int32)
+    croq.compile(RETURNS, target="cpu").f(x, v, y, z, w)
+    assert y.tolist() == [find(each) for each in v]
+    assert z.tolist() == [search(each) for each in v]
+    assert np.array_equal(w, marks)
+
+
+def test_a_device_function_that_may_return_nothing() -> None:
+    text = """__co_device__ s32 g(s32 [N] x) { if (x.at(0) > 0) return 1; }
+__co__ void f(s32 [4]& x) { parallel p by 1 : block { mutable s32 r = call g(x); x.at(1) = r; } }"""
+    found = [d for d in croq.check(text) if d.severity == "error"]
+    assert [(d.code, d.span.text) for d in found] == [("TYP19", "g")]
