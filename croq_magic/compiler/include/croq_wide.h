@@ -31,15 +31,15 @@ CROQ_INLINE T croq_horner(T x, T first, T second, Rest... rest) {
 // 1 / 2pi is cut into pieces of 29 bits, so the product of each with x is exact, and so is what whole turns leave of it.
 // Where two pieces overlap in size their sum fits a double, so the pieces are added from the largest without loss, even
 // next to multiples of pi.
-CROQ_INLINE double croq_turns(double p) { return p - __builtin_rint(p); }
+CROQ_INLINE double croq_part_turn(double p) { return p - __builtin_rint(p); }
 struct croq_angle {
   double rest;    // between -1/2 and 1/2 half turns, in radians
   double halves;  // half turns left out
 };
 CROQ_INLINE croq_angle croq_reduce(double x, double shift) {
-  const double a = croq_turns(x * 0x1.45f306dp-3), b = croq_turns(x * 0x1.9391054p-32);
-  const double c = croq_turns(x * 0x1.4fe13abp-61), d = croq_turns(x * 0x1.d1f534dp-90);
-  const double e = croq_turns(x * 0x1.b81b6c5p-119), f = croq_turns(x * 0x1.5993c4p-150);
+  const double a = croq_part_turn(x * 0x1.45f306dp-3), b = croq_part_turn(x * 0x1.9391054p-32);
+  const double c = croq_part_turn(x * 0x1.4fe13abp-61), d = croq_part_turn(x * 0x1.d1f534dp-90);
+  const double e = croq_part_turn(x * 0x1.b81b6c5p-119), f = croq_part_turn(x * 0x1.5993c4p-150);
   const double g = x * 0x1.c820ff2p-177;
   const double tail = ((d + e) + f) + g, halves = __builtin_rint(((((a + b) + c) + tail) + shift) * 2.0);
   const double rest = (((((a - (halves * 0.5 - shift)) + b) + c) + d) + e) + (f + g);

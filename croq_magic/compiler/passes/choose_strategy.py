@@ -5,6 +5,8 @@ of a region reach a joining statement and others do not, or reach it for differe
 other's events, a barrier under a condition of the thread, a named barrier), no cut is right, and every instance needs
 a stack: a fiber. Then so does every region around it inside the block, while a finer region in which all instances do
 the same stays a loop: of `parallel w by 2 : group-4, t by 128 : thread` with roles chosen by `w` two fibers are left.
+Where blocks wait for each other (events of the launch, `trigger.cluster`, a barrier of the grid beside roles), they are
+fibers too, all of the grid or of a cluster on one thread.
 
 Whether control flow is uniform is judged by a taint: a value differs between instances if it is computed from an index
 of the region, from an atomic, or is assigned where only some instances come by. Memory that all instances share reads
@@ -18,14 +20,12 @@ from collections.abc import Iterator
 from typing import ClassVar
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.joins import elected, fragment_owner, has_events, is_collective
 from croq_magic.compiler.passes.map_limits import threads_of_unit
 from croq_magic.compiler.passes.structure import bodies, inner_regions, instances, map_kernels, map_regions
-from croq_magic.compiler.source import Source
-from croq_magic.compiler.visit import walk
-from croq_magic.errors import CompileError, TargetError
+from croq_magic.compiler.visit import rewrite, walk
+from croq_magic.errors import TargetError
 
 Level = ir.Level
 _EVENTS = (ir.Trigger, ir.WaitEvent)
@@ -47,14 +47,45 @@ class ChooseStrategy:
         return map_kernels(function, self._kernel)
 
     def _kernel(self, root: ir.Region) -> ir.Region:
+        reason = _meeting_of_grid(root)
+        if reason:
+            return self._grid(root, reason)
+        return self._levels(root, _meeting_of_cluster(root))
+
+    def _levels(self, root: ir.Region, reason: str) -> ir.Region:
+        """A region of blocks or of what is coarser; with a `reason` the blocks of each cluster meet."""
         if root.level is not Level.BLOCK:
-            body = map_regions(root.body, self._kernel)
+            body = map_regions(root.body, lambda inner: self._levels(inner, reason))
+        elif reason:
+            return self._block(root, reason)
         elif _meets_grid(root):
-            _refuse_in_grid(root)
             body = root.body
         else:
             body = _with_one_granularity(map_regions(root.body, self._region))
         return root if body is root.body else dataclasses.replace(root, body=body)
+
+    def _block(self, block: ir.Region, reason: str) -> ir.Region:
+        """Blocks that meet: a fiber each, and for each instance in it that others inside wait for."""
+        if self.strategy == "loops":
+            raise TargetError(f"loops cannot run {reason}; fibers can")
+        body = map_regions(block.body, lambda inner: self._region(inner, strict=True))
+        block = dataclasses.replace(block, body=_with_one_granularity(body))
+        return dataclasses.replace(block, fibers=ir.Fibers(reason, threads_of_unit(block) or 1, _units(block.body)))
+
+    def _grid(self, root: ir.Region, reason: str) -> ir.Region:
+        """A kernel whose blocks all meet: fibers from its outermost level down, and its own events around them."""
+
+        def level(region: ir.Region) -> ir.Region:
+            if region.level is Level.BLOCK:
+                return self._block(region, reason)
+            body = map_regions(region.body, level)
+            return dataclasses.replace(region, body=body, fibers=ir.Fibers(reason, 1, _units(body)))
+
+        cooperative = any(isinstance(n, ir.Region) and n.attributes.cooperative for n in walk(root))
+        new = level(rewrite(root, _of_grid) if cooperative else root)
+        used = {n.event: None for n in walk(root) if isinstance(n, _EVENTS) and n.event.storage is ir.Storage.GLOBAL}
+        declared = tuple(ir.DeclareEvent(event, span=root.span) for event in used)
+        return ir.Region(Level.DEVICE, (), (), (*declared, new), implied=True, span=root.span)
 
     def _region(self, region: ir.Region, strict: bool = False, known: str = "") -> ir.Region:
         body = map_regions(region.body, lambda inner: self._region(inner, strict))
@@ -103,13 +134,36 @@ def _meets_grid(root: ir.Region) -> bool:
     return root.attributes.cooperative and any(depth <= Level.BLOCK.depth for depth in barriers)
 
 
-def _refuse_in_grid(root: ir.Region) -> None:
-    """Blocks that meet run as pieces of loops, in which no fiber can live on."""
-    for region in inner_regions(root.body):
-        reason = divergence(region)
-        if reason:
-            message = f"{reason} in a kernel with a barrier of the whole grid: not supported by the CPU target yet"
-            raise CompileError([Diagnostic("error", "UNS01", message, region.span or Source("").whole())])
+def _meeting_of_grid(root: ir.Region) -> str:
+    """Why all blocks of a kernel need stacks of their own: "" if they do not."""
+    if any(isinstance(n, _EVENTS) and n.event.storage is ir.Storage.GLOBAL for n in walk(root)):
+        return "events between blocks"
+    for block in _blocks(root):
+        if _meets_grid(block):
+            found = next(filter(None, map(divergence, inner_regions(block.body))), "")
+            if found:
+                return f"{found} beside a barrier of the grid"
+    return ""
+
+
+def _meeting_of_cluster(root: ir.Region) -> str:
+    """Why the blocks of each cluster need stacks of their own."""
+    clusters = [n for n in walk(root) if isinstance(n, ir.Region) and n.level is Level.CLUSTER and instances(n) != 1]
+    blocks = [block for cluster in clusters for block in _blocks(cluster) if instances(block) != 1]
+    if any(isinstance(n, ir.Trigger) and n.cluster for block in blocks for n in walk(block)):
+        return "events between the blocks of a cluster"
+    return ""
+
+
+def _blocks(root: ir.Region) -> list[ir.Region]:
+    return [n for n in walk(root) if isinstance(n, ir.Region) and n.level is Level.BLOCK]
+
+
+def _of_grid(node: ir.Node) -> ir.Node | None:
+    """In a cooperative kernel a barrier of the block that the program wrote is one of the grid."""
+    if isinstance(node, ir.Barrier) and not node.reason and node.scope is Level.BLOCK:
+        return dataclasses.replace(node, scope=Level.DEVICE)
+    return None
 
 
 def divergence(region: ir.Region, strict: bool = False) -> str:

@@ -52,7 +52,7 @@ def _statement(s: ir.Stmt, region: ir.Region) -> ir.Body:
         return (s,) if s.scope.depth < region.level.depth else ()
     if isinstance(s, ir.Region):
         return (_outside(s),)
-    if is_collective(s):
+    if is_collective(s) and region.level.depth > Level.BLOCK.depth:
         return (ir.Once(Level.BLOCK, (s,), s.span),)
     owner = fragment_owner(s)
     if owner is not None and owner.depth < region.level.depth:

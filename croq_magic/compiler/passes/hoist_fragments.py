@@ -1,4 +1,4 @@
-"""Moves the declarations of fragments to the start of their launch, so that regions can be split around their uses.
+"""Moves the declarations of fragments to the start of their block, so that regions can be split around their uses.
 
 A fragment's initial value stays where it was, as a fill.
 """
@@ -10,13 +10,13 @@ from typing import ClassVar
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.structure import map_kernels
+from croq_magic.compiler.passes.structure import map_kernels, map_regions
 from croq_magic.compiler.visit import rewrite, walk
 
 
 @dataclasses.dataclass(frozen=True)
 class HoistFragments:
-    """After it every `DeclareFragment` is a statement of the outermost region and has no initial value."""
+    """After it every `DeclareFragment` is a statement of its block and has no initial value."""
 
     name: ClassVar[str] = "hoist-fragments"
 
@@ -25,6 +25,8 @@ class HoistFragments:
 
 
 def _hoist(region: ir.Region) -> ir.Region:
+    if region.level in (ir.Level.DEVICE, ir.Level.CLUSTER):
+        return dataclasses.replace(region, body=map_regions(region.body, _hoist))
     found = [node for node in walk(region.body) if isinstance(node, ir.DeclareFragment)]
     if not found:
         return region

@@ -24,11 +24,13 @@ from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.joins import coarsest, elected, has_events, leaves_loop, must_split, scope_of
 from croq_magic.compiler.passes.structure import bodies, map_kernels, nested, with_bodies
+from croq_magic.compiler.passes.uniform_scalars import uniform_scalars
 from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
 
 Level = ir.Level
 Chain = tuple[ir.Region, ...]
+_ABOVE = (Level.DEVICE, Level.CLUSTER, Level.BLOCK)
 _ON_INDICES = (ir.Role.DIM, ir.Role.PARAM, ir.Role.REGION, ir.Role.LOOP)
 
 
@@ -44,6 +46,8 @@ class SplitRegions:
 
 
 def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
+    if any(isinstance(n, ir.Region) and n.fibers and n.level in _ABOVE for n in walk(root.body)):
+        return dataclasses.replace(root, body=_inside(root.body, taken))  # blocks that meet as fibers
     if root.level is Level.DEVICE:
         inner = root.body[0] if len(root.body) == 1 else None
         if isinstance(inner, ir.Region) and inner.attributes.cooperative:
@@ -114,10 +118,15 @@ class _Split:
         self.again: dict[str, ir.Let] = {}  # scalar -> how to compute it again
         self.moved: dict[ir.Buffer, tuple[ir.Buffer, _Chain]] = {}
         self.active: tuple[ir.View, _Chain] | None = None
+        self.alone: dict[str, int] = {}  # scalar -> in how many statements that may stand outside the region it is set
+        self.uniform: set[str] = set()  # scalars of which one copy is enough
 
     def region(self, region: ir.Region) -> ir.Body:
         """The statements that a region becomes."""
         tree = self.expand(region.body, (), (region,), False)
+        self.uniform = self.shared_scalars(region, tree)
+        if self.uniform:
+            tree = self.expand(region.body, (), (region,), False)
         declarations = self.keep(tree)
         return (*declarations, *self.finish(tree))
 
@@ -135,6 +144,12 @@ class _Split:
                 run.clear()
 
         for s in body:
+            if isinstance(s, (ir.Let, ir.Assign)) and not around and len(chain) == 1:
+                self.alone[s.var.name] = self.alone.get(s.var.name, 0) + 1
+                if s.var.name in self.uniform:
+                    flush()
+                    out.append(_Lifted(_Chain(chain), s, ()))
+                    continue
             scope = scope_of(s, self.cooperative)
             if scope is None and lifted and leaves_loop(s):
                 scope = min((r.level.depth - 1 for r in chain if r.level), default=0)
@@ -147,6 +162,21 @@ class _Split:
             out += _around(staying, self.statement(s, (*around, *staying), cut))
         flush()
         return tuple(out)
+
+    def shared_scalars(self, region: ir.Region, tree: ir.Body) -> set[str]:
+        """Scalars that cross segments and are the same for all instances, whose every change may stand outside."""
+        places: dict[str, set[int]] = {}
+        sets: dict[str, int] = {}
+        for number, segment in enumerate(s for s in _parts(tree) if isinstance(s, _Segment)):
+            for node in walk(segment.body):
+                if isinstance(node, ir.Var) and node.name in self.alone:
+                    places.setdefault(node.name, set()).add(number)
+        for s in nested(region.body):
+            if isinstance(s, (ir.Let, ir.Assign)):
+                sets[s.var.name] = sets.get(s.var.name, 0) + 1
+        mutable = {s.var.name for s in nested(region.body) if isinstance(s, ir.Let) and s.var.role is ir.Role.MUTABLE}
+        names = [n for n in mutable if len(places.get(n, ())) > 1 and sets[n] == self.alone.get(n)]
+        return uniform_scalars(region, names) if names else set()
 
     def statement(self, s: ir.Stmt, around: Chain, cut: Chain) -> ir.Body:
         """A statement that joins the instances of `cut`, outside these regions."""

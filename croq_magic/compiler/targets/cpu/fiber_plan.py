@@ -67,11 +67,12 @@ class Layer:
 @dataclasses.dataclass(frozen=True)
 class Role:
     """The fibers of a layer that satisfy all conditions, counted per unit of `per_unit` neighbours (a block's or a
-    group's fibers)."""
+    group's fibers). `spread`: events of so many blocks, the cluster's, belong to one unit."""
 
     layer: Layer
     conditions: tuple[ir.Expr, ...]
     per_unit: ir.Expr
+    spread: ir.Expr = integers.ONE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,6 +122,7 @@ class FiberPlan:
         self.of_block: dict[str, ir.Expr] = {}  # the same for those that stand in the block itself
         self.inside: set[str] = set()  # scalars that get their values inside fibers
         self.in_block: set[str] = set()  # and in the block, by something that is not known at its start
+        self.blocks: ir.Expr = integers.ONE  # that the stack of the kernel starts at once
         self.named_barriers = any(isinstance(n, ir.NamedBarrier) for n in walk(body))
         self.yields: list[tuple[Layer, Span | None]] = []
         self._visit(body, Where(self.block))
@@ -181,8 +183,8 @@ class FiberPlan:
 
     def per_unit(self, layer: Layer, scope: Level) -> ir.Expr:
         """Fibers of a layer in one unit of level `scope`."""
-        if scope not in _UNITS:
-            return layer.count
+        if scope not in _UNITS and all(region.level is not scope for region in layer.chain):
+            return layer.count  # the block that one stack runs, or all blocks whose fibers it started
         if any(region.level is scope for region in layer.chain):
             finer = [r for r in layer.chain if r.level is not None and r.level.depth > scope.depth]
             return integers.product(extent for region in finer for extent in region.extents)
@@ -194,7 +196,10 @@ class FiberPlan:
         return self.events[event]
 
     def event_unit(self, plan: EventPlan, layer: Layer) -> ir.Expr:
-        """Fibers of a layer that share one event: a `local` event belongs to a group."""
+        """Fibers of a layer that share one event: a `global` event belongs to the launch, a `shared` one to a block, a
+        `local` one to a group."""
+        if plan.event.storage is ir.Storage.SHARED:
+            return self.per_unit(layer, Level.BLOCK)
         if plan.event.storage is not ir.Storage.LOCAL or plan.home.is_block:
             return layer.count
         levels = {region.level for region in plan.home.chain}
@@ -217,6 +222,13 @@ class FiberPlan:
                 self._visit(s.other, self.narrowed(where, negated(s.condition), False))
             elif isinstance(s, ir.Region) and s.fibers is not None:
                 layer = self.layers[id(s)] = self._layer(s, where.layer)
+                if any(region.level is Level.BLOCK for region in layer.regions):
+                    self.blocks = integers.product(
+                        e
+                        for r in layer.chain
+                        if r.level is not None and r.level.depth <= Level.BLOCK.depth
+                        for e in r.extents
+                    )
                 self._visit(layer.regions[-1].body, Where(layer))
             else:
                 self._note(s, where)
@@ -274,17 +286,24 @@ class FiberPlan:
 
     def _trigger(self, s: ir.Trigger, where: Where) -> None:
         plan = self.event(s.event)
-        role = self.trigger_role(plan, where, s.span)
+        role = self.trigger_role(plan, where, s)
         if role not in plan.triggers:
             plan.triggers.append(role)
 
-    def trigger_role(self, plan: EventPlan, where: Where, span: Span | None) -> Role:
+    def cluster_blocks(self, layer: Layer) -> ir.Expr:
+        """How many blocks the fibers of a cluster belong to."""
+        return integers.floordiv(self.per_unit(layer, Level.CLUSTER), self.per_unit(layer, Level.BLOCK))
+
+    def trigger_role(self, plan: EventPlan, where: Where, s: ir.Trigger) -> Role:
         """Whose arrivals complete a generation. With `event<n>` anybody's."""
         if plan.event.parties:
             return Role(self.block, (), integers.ONE)
         if where.opaque:
             name = plan.event.name
-            raise Unsupported(f"`{name}` is triggered by instances that {_OPAQUE}: write `event<n> {name}`", span)
+            raise Unsupported(f"`{name}` is triggered by instances that {_OPAQUE}: write `event<n> {name}`", s.span)
+        if s.cluster:
+            per_unit = self.per_unit(where.layer, Level.CLUSTER)
+            return Role(where.layer, where.conditions, per_unit, self.cluster_blocks(where.layer))
         return Role(where.layer, where.conditions, self.event_unit(plan, where.layer))
 
 

@@ -46,8 +46,7 @@ class FiberTables:
         for role, name in self.meetings.items():
             _table(out, "croq_meeting", name, self._units(out, role))
         for role, name in self.counts.items():
-            units = self._units(out, role)
-            _table(out, "int32_t", name, units)
+            _table(out, "int32_t", name, self._units(out, role), self._constant(out, role.spread))
             if role.layer.is_block:
                 out.line(f"{name}[0] = 1;")
         for (_, layer), name in self.members.items():
@@ -55,7 +54,9 @@ class FiberTables:
             _table(out, "uint8_t", name, count)
             out.line(f"__builtin_memset({name}, 0, {count});")
         if self.named:
-            out.line(f"croq_meeting {self.named}[{NAMED_BARRIERS}] = {{}};")
+            blocks = self._constant(out, self.plan.blocks)
+            _table(out, "croq_meeting", self.named, str(NAMED_BARRIERS), blocks)
+            out.line(f"__builtin_memset({self.named}, 0, sizeof(croq_meeting) * {NAMED_BARRIERS} * {blocks});")
         for found in self.plan.events.values():
             self._declare_event(out, found)
 
@@ -142,7 +143,8 @@ class FiberTables:
         for role, name in meetings:
             out.line(f"__builtin_memset({name}, 0, sizeof(croq_meeting) * {self._units(out, role)});")
         for role, name in counts:
-            out.line(f"__builtin_memset({name}, 0, sizeof(int32_t) * {self._units(out, role)});")
+            size = f"{self._units(out, role)} * {self._constant(out, role.spread)}"
+            out.line(f"__builtin_memset({name}, 0, sizeof(int32_t) * {size});")
         number = out.names.fresh("i")
         with out.block(f"for ({INDEX} {number} = 0; {number} < {self._count(out, layer)}; ++{number})"):
             axes = [pair for r in reversed(layer.chain) for pair in zip(r.indices, r.extents, strict=True)]
@@ -150,11 +152,21 @@ class FiberTables:
             for role, name in meetings:
                 out.line(f"{name}[{self._unit(out, number, role)}].expected += {holds(out, role.conditions)};")
             for role, name in counts:
-                out.line(f"{name}[{self._unit(out, number, role)}] += {holds(out, role.conditions)};")
+                self._count_role(out, role, name, number)
             for event, name in members:
                 roles = self.plan.events[event].waits[layer]
                 either = " || ".join(f"({holds(out, role.conditions)})" for role in roles) or "false"
                 out.line(f"{name}[{number}] |= {either};")
+
+    def _count_role(self, out: Statements, role: Role, name: str, number: str) -> None:
+        """Fiber `number`, if it is a member, with the events of all blocks that its unit spreads over."""
+        unit, member = self._unit(out, number, role), holds(out, role.conditions)
+        if integers.value(role.spread) == 1:
+            out.line(f"{name}[{unit}] += {member};")
+            return
+        spread, block = self._constant(out, role.spread), out.names.fresh("block")
+        with out.block(f"for ({INDEX} {block} = 0; {block} < {spread}; ++{block})"):
+            out.line(f"{name}[({unit}) * {spread} + {block}] += {member};")
 
     def _unit(self, out: Statements, number: str, role: Role) -> str:
         if integers.equal(role.per_unit, role.layer.count):

@@ -14,12 +14,12 @@ from croq_magic.compiler.passes.choose_strategy import polls
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu import vector
 from croq_magic.compiler.targets.cpu.fiber_plan import EventPlan, FiberPlan, Where, negated
-from croq_magic.compiler.targets.cpu.fiber_tables import FiberTables, decode, holds
+from croq_magic.compiler.targets.cpu.fiber_tables import NAMED_BARRIERS, FiberTables, decode, holds
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.statements import Statements
-from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
+from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared, shared_buffers
 from croq_magic.compiler.targets.cpu.waits import Kind
-from croq_magic.compiler.targets.emit_cxx import INDEX, Names, ctype
+from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, Names, ctype
 
 # Bytes of a fiber's stack besides the storage that the program declares; only pages that are touched cost memory.
 STACK = 256 * 1024
@@ -128,6 +128,8 @@ class FiberStatements(Statements):
             return  # all threads of the block come by together
         site = self.wait_site("named", "named barrier", s.span)
         name = self.table(self.tables.named, "croq_meeting*")
+        unit = self.tables.unit(self, self.where.layer, self.plan.per_unit(self.where.layer, ir.Level.BLOCK))
+        name = name if unit == "0" else f"{name} + {unit} * {NAMED_BARRIERS}"
         waits = "false" if s.arrives else "true"
         arguments = f"fiber, {name}, {number}, {threads}, {self.where.layer.fibers.threads}, {waits}, {site}"
         self.line(f"if (croq_named_barrier({arguments})) {self.leave}")
@@ -165,15 +167,28 @@ class FiberStatements(Statements):
                 yield name
 
     def trigger(self, s: ir.Trigger) -> None:
-        if s.cluster:
-            self.unsupported("`trigger.cluster` is", s.span)
         found, name, base = self._event(s.event)
-        role = self.tables.turn(s.event, self.plan.trigger_role(found, self.where, s.span))
+        role = self.tables.turn(s.event, self.plan.trigger_role(found, self.where, s))
         site = self.wait_site("trigger", s.event.name, s.span, s.event.slots)
         weight = self.where.layer.fibers.threads
         ordered = "" if s.order is None else self.expressions.index(s.order)
-        with self._slots(s, found, base, f"croq_slot_of(fiber, {name}, {base}, {ordered}, {site})") as slot:
+        with contextlib.ExitStack() as around:
+            if s.cluster and s.event.storage is ir.Storage.SHARED:
+                base = around.enter_context(self._blocks_of_cluster(found.each))
+            text = f"croq_slot_of(fiber, {name}, {base}, {ordered}, {site})"
+            slot = around.enter_context(self._slots(s, found, base, text))
             self.line(f"croq_trigger(fiber, {name}, {role}, {slot}, {weight}, {site});")
+
+    @contextlib.contextmanager
+    def _blocks_of_cluster(self, each: int) -> Iterator[str]:
+        """Around an arrival at the events of all blocks in the cluster: the first slot of each."""
+        blocks, layer = self.plan.cluster_blocks(self.where.layer), self.where.layer
+        count = self.expressions.index(blocks, TIMES)
+        cluster = self.tables.unit(self, layer, self.plan.per_unit(layer, ir.Level.CLUSTER))
+        block, first = self.names.fresh("block"), self.names.fresh("first")
+        self.line(f"const {INDEX} {first} = {cluster} * {count};")
+        with self.block(f"for ({INDEX} {block} = {first}; {block} < {first} + {count}; ++{block})"):
+            yield f"{block} * {each}"
 
     def wait_event(self, s: ir.WaitEvent) -> None:
         found, name, base = self._event(s.event)
@@ -213,6 +228,10 @@ class FiberFunction(FiberStatements):
         self.line("croq_lane* const lane = fiber->lane;")
         axes = [axis for one in reversed(self.regions) for axis in zip(one.indices, one.extents, strict=True)]
         decode(self, "fiber->index", axes)
+        for block in (one for one in self.regions if one.level is ir.Level.BLOCK):
+            for buffer in shared_buffers(block.body):
+                self.placed.add(id(buffer))
+                self.allocate(buffer, restrict=False)
         self.body(self.regions[-1].body)
         inner = self.lines
         self.lines, self.depth = [], 0
@@ -278,7 +297,7 @@ class FiberFunction(FiberStatements):
         size, name = byte_size(buffer), self.names.of(buffer)
         self.placed.add(id(buffer))
         if size is None:
-            self.allocate(buffer)
+            self.allocate(buffer, restrict=False)
             return
         lanes = self.resident.get(id(buffer))
         alignment = max(64, buffer.alignment)

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
-from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.cpu import cost, vector
 from croq_magic.compiler.targets.cpu.fiber_plan import FiberPlan, Where
 from croq_magic.compiler.targets.cpu.fibers import FiberStatements
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.loops import has_print
 from croq_magic.compiler.targets.cpu.statements import Statements
-from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared
+from croq_magic.compiler.targets.cpu.storage import byte_size, is_shared, shared_buffers
 from croq_magic.compiler.targets.emit_cxx import INDEX, TIMES, ctype
 from croq_magic.compiler.visit import walk
 
@@ -21,17 +20,6 @@ THIN = 4000  # units of work below which a block is a mere loop iteration: rows 
 ROW_WORK = 1 << 18
 # Larger block or instance storage, and what exceeds this in sum, comes from the thread's scratch memory.
 STACK_BYTES, ALL_STACK_BYTES = 32 * 1024, 512 * 1024
-
-
-def shared_buffers(body: ir.Body) -> list[ir.Buffer]:
-    """Shared storage of one instance; blocks below it have theirs."""
-    found: list[ir.Buffer] = []
-    for s in nested(body):
-        if isinstance(s, ir.Declare) and is_shared(s.buffer):
-            found.append(s.buffer)
-        elif isinstance(s, ir.Region) and s.level is not ir.Level.BLOCK:
-            found += shared_buffers(s.body)
-    return found
 
 
 class KernelFunction(FiberStatements):
@@ -46,7 +34,7 @@ class KernelFunction(FiberStatements):
         self.grid = [kernel.region]
         while self.grid[-1].level in (ir.Level.DEVICE, ir.Level.CLUSTER) and len(self.grid[-1].body) == 1:
             inner = self.grid[-1].body[0]
-            if not isinstance(inner, ir.Region):
+            if not isinstance(inner, ir.Region) or inner.fibers:
                 break
             self.grid.append(inner)
         self.serial = has_print(kernel.region)
@@ -164,7 +152,7 @@ class KernelFunction(FiberStatements):
                     self.body(body)
 
     def region(self, s: ir.Region) -> None:
-        if s.level is ir.Level.BLOCK:  # blocks below a cluster that has statements of its own
+        if s.level is ir.Level.BLOCK and s.fibers is None:  # blocks below a cluster that has statements of its own
             for buffer in shared_buffers(s.body):
                 self._place_buffer(buffer)
         super().region(s)

@@ -74,14 +74,14 @@ class Statements(Loops):
         with self.nest([f"for ({INDEX} {name} = 0; {name} < {end}; ++{name})" for name, end in ends]):
             copies.fill(self, views.whole(buffer, tuple(slots)), value)
 
-    def allocate(self, buffer: ir.Buffer) -> None:
+    def allocate(self, buffer: ir.Buffer, restrict: bool = True) -> None:
         """Storage of a size that is known only while running; it ends with the scope."""
         c, name = ctype(buffer.dtype), self.names.of(buffer)
         factors = [*buffer.shape, *map(integers.constant, (*buffer.slots, buffer.dtype.size))]
         size = f"croq_product({', '.join(map(self.expressions.index, factors))})"
         owner = self.names.fresh(f"{name}_storage")
         self.line(f"croq_storage {owner}(lane, {size}, false);")
-        self.line(f"{c}* CROQ_RESTRICT {name} = ({c}*){owner}.data;")
+        self.line(f"{c}*{' CROQ_RESTRICT' if restrict else ''} {name} = ({c}*){owner}.data;")
         self.line(f"if (!{name}) {self.leave}")
 
     def let(self, s: ir.Let) -> None:
@@ -158,7 +158,7 @@ class Statements(Loops):
             self.line(f"{target} = {source};")
 
     def declare_event(self, s: ir.DeclareEvent) -> None:
-        self.unsupported("an event outside a kernel is", s.span)
+        """On the host: every launch that uses the event has it anew."""
 
     def once(self, s: ir.Once) -> None:
         self.body(s.body)
