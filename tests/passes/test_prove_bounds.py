@@ -130,7 +130,7 @@ CHECKED = [
     "parallel p by 8 { if (p < 3) yield; x = g.at(p + 3, 0); }",  # under a condition: not surely reached
     "parallel p by 8 { x = g.at(p, __to<s32>(g.at(p, 0))); }",
     "parallel p by 8 { mutable s32 k = n; x = g.at(p, k); }",
-    "parallel p by 8 { mutable s32 k = 0; while (k < 16) { g.at(p, k) = 1.0f; k = k + 1; } }",  # k may be negative
+    "parallel p by 8 { mutable s32 k = 0; while (k < 16) { g.at(p, k + 1) = 1.0f; k = k + 2; } }",  # k may be negative
     "parallel p by 8 { if (n > 3) { x = g.at(n, p); } }",  # no entry check leaves its condition
     "parallel p by 8 { mutable s32 k = 0; if (k >= 0 && k < 8) { k = n; x = g.at(k, p); } }",
 ]

@@ -85,7 +85,13 @@ class _Use:
     load: ir.Load | None
 
 
-def _first_use(root: ir.Region, buffer: ir.Buffer) -> _Use | None:
+def overwrites(statement: ir.Stmt, buffer: ir.Buffer) -> bool:
+    """Whether a statement stores every element of a buffer and does nothing else with it."""
+    found = _first_use(statement, buffer)
+    return found is not None and found.load is None
+
+
+def _first_use(root: ir.Stmt, buffer: ir.Buffer) -> _Use | None:
     """None where other zeros may be read than those of one load."""
     for n in walk(root):
         if isinstance(n, _LEAVING):

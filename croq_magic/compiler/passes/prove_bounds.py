@@ -18,6 +18,7 @@ from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.facts import Facts
 from croq_magic.compiler.passes import bounds_messages as messages
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.loop_invariants import invariants
 from croq_magic.compiler.passes.structure import assigned, ends, leaves
 from croq_magic.compiler.proofs import Outcome, Verdict, decide, enter, judge, requirements
 from croq_magic.compiler.source import Span
@@ -60,6 +61,7 @@ class _Prover:
         self.report = context.report
         self.most_checks = most_checks
         self.place: Span | None = function.span
+        self.before: ir.Body = ()  # what stands in front of the current statement, in the same body
         self.entry: dict[ir.Assert, None] = {}
         self.rotated = {v.name for node in walk(function.body) if isinstance(node, ir.Rotate) for v in node.slots}
         self.asserts: dict[ir.Assert, None] = {}
@@ -70,9 +72,10 @@ class _Prover:
 
     def body(self, body: ir.Body, facts: Facts) -> tuple[ir.Body, Facts]:
         out: list[ir.Stmt] = []
-        for statement in body:
+        for position, statement in enumerate(body):
             outer = self.place
             self.place = statement.span or outer
+            self.before = body[:position]
             waiting, self.asserts = self.asserts, {}
             new, facts = self.statement(statement, facts)
             self.place = outer
@@ -100,9 +103,13 @@ class _Prover:
                 new = self.nest(s, s.body, inner.behind_a_guard() if leaves(s.body) else inner)
                 return new, after.behind_a_guard() if ends(s.body) else after
             case ir.While():
+                before = self.before
                 after = facts.forget(assigned(s.body))
                 s = _with(s, condition=self.expr(s.condition, after))
-                new = self.nest(s, s.body, after.assume(s.condition))
+                inner = after.assume(s.condition)
+                for condition in invariants(before, s):
+                    inner = inner.assume(condition, guard=False)
+                new = self.nest(s, s.body, inner)
                 return new, after.behind_a_guard() if ends(s.body) else after
             case ir.If():
                 return self.conditional(s, facts)

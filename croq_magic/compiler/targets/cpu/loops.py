@@ -66,10 +66,14 @@ class Loops(Guards):
         name, result = self.names.of(s.var), self.names.of(found.var)
         first, end = (self.names.fresh(f"{name}_{word}") for word in ("strip", "stop"))
         start, stop = self.expressions.index(s.start), self._bound(s.stop, name)
+        value = f"[&]({INDEX} {name}) {{ return {self.expressions.value(found.value)}; }}"
+        count = cost.trips(s)
+        if count is not None and count <= UNPOLLED:
+            self.line(f"{result} = croq_running_{found.name[2:]}({result}, {start}, {stop}, {value});")
+            return
         with self.block(f"for ({INDEX} {first} = {start}; {first} < {stop}; {first} += {UNPOLLED})"):
             self.line(f"if (croq_stop(lane)) {self.leave}")
             self.line(f"const {INDEX} {end} = croq_min<{INDEX}>({stop}, {first} + {UNPOLLED});")
-            value = f"[&]({INDEX} {name}) {{ return {self.expressions.value(found.value)}; }}"
             self.line(f"{result} = croq_running_{found.name[2:]}({result}, {first}, {end}, {value});")
 
     def _counted(self, c: _Counted, body: Callable[[], None], polled: bool = True) -> None:

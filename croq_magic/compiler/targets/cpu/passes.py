@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
 from croq_magic.compiler.passes.choose_strategy import ChooseStrategy
+from croq_magic.compiler.passes.drop_fills import DropFills
 from croq_magic.compiler.passes.drop_zeroing import DropZeroing
 from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.hoist_fragments import HoistFragments
@@ -33,6 +34,7 @@ def passes(strategy: str = "auto") -> Sequence[Pass]:
         LowerCompression(),
         LowerFragments(),
         NarrowRegions(),
+        DropFills(),
         DropZeroing(),  # again: fragments and conditions on indices have become loops
         OrderLoops(*vector_registers(), last_level_cache()),
         ZeroInBlocks(),
