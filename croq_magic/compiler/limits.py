@@ -51,11 +51,14 @@ def _gpu(name: str, shared_kib: int, hopper: bool = False) -> Limits:
 
 
 CPU = Limits("cpu", False, 0, 1024, _BLOCK, _GRID, 99 * 1024, 48 * 1024, True, True)
+# What most OpenCL devices offer; a device's own limits are known when a program is built for it.
+OPENCL = Limits("opencl", False, 0, 1024, _BLOCK, _GRID, 48 * 1024, 48 * 1024)
 
 LIMITS: dict[str, Limits] = {
     limits.name: limits
     for limits in (
         CPU,
+        OPENCL,
         _gpu("sm_75", 64),
         _gpu("sm_80", 163),
         _gpu("sm_86", 99),
@@ -77,6 +80,8 @@ def of(target: str, arch: str | None = None) -> Limits | None:
     name = _ALIASES.get(target, target)
     if name == "cpu":
         return CPU
+    if name == "opencl":
+        return OPENCL
     if name != "cuda" or arch == "native":
         return None
     found = LIMITS.get(arch or _DEFAULT_ARCH)

@@ -323,7 +323,7 @@ def _builtin_macros(limits: Limits | None) -> dict[str, str]:
     if limits is not None and limits.gpu:
         names |= {"__CHOREO_TARGET_CUDA__": "1", "__CHOREO_TARGET_CUTE__": "1", "__CHOREO_ARCH__": str(limits.arch)}
     elif limits is not None:
-        names["__CHOREO_TARGET_CPU__"] = "1"
+        names[f"__CHOREO_TARGET_{limits.name.upper()}__"] = "1"
     return names
 
 

@@ -63,7 +63,10 @@ class Target(Protocol):
 
 
 # Name -> module that has `target(arch)`.
-_TARGETS = {"cpu": "croq_magic.compiler.targets.cpu"}
+_TARGETS = {
+    "cpu": "croq_magic.compiler.targets.cpu",
+    "opencl": "croq_magic.compiler.targets.opencl",
+}
 _LANGUAGE = ("cpu", "cuda", "opencl")  # those that the language names, whether or not this version has them
 _ALIASES = {"cc": "cpu", "cute": "cuda", "gpu": "cuda"}
 

@@ -1,0 +1,63 @@
+"""A function built for an OpenCL device, ready to be launched."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from croq_magic.compiler.source import Source
+from croq_magic.compiler.targets.opencl import build
+from croq_magic.compiler.targets.opencl.device import OpenclDevice
+from croq_magic.compiler.targets.simt.host import HostProgram
+
+if TYPE_CHECKING:
+    from croq_magic.compiler import ir
+    from croq_magic.compiler.targets.simt.emission import SimtEmission
+
+Record = tuple[str, Any]  # key of the program's cache entry, record of the host part
+
+
+class Launcher:
+    """Calls one function."""
+
+    def __init__(self, host: HostProgram, device: OpenclDevice) -> None:
+        self._host = host
+        self._device = device
+
+    @property
+    def fills_result(self) -> bool:
+        """Every element of the result is stored, so its array may hold anything before the call."""
+        return self._host.fills_result
+
+    def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
+        """Runs the function; see `HostProgram.run`."""
+        return self._host.run(self._device, values, dims, result)
+
+
+class OpenclModule(NamedTuple):
+    """One function of a built program. `cached` says that no compiler had to run, `key` names the cache entry, and
+    `record` is what `restore` needs to load it again."""
+
+    launch: Launcher
+    cached: bool
+    key: str
+    record: Record
+
+
+def load(device: Any, emission: SimtEmission, function: ir.Function) -> OpenclModule:
+    """Builds (or finds in the cache) what was emitted. Raises `build.CompilationFailed`."""
+    host = HostProgram(function, emission.kernels, emission.checks, emission.source, "opencl")
+    if not emission.kernels:
+        return OpenclModule(Launcher(host, OpenclDevice(device, None)), True, "", ("", host.record))
+    program, key, cached = build.program(device, emission.text, function.name)
+    return OpenclModule(Launcher(host, OpenclDevice(device, program)), cached, key, (key, host.record))
+
+
+def restore(device: Any, record: Record, source: Source) -> OpenclModule | None:
+    """A module loaded before, from its record; None if its cache entry is gone."""
+    key, host_record = record
+    program = build.restored(device, key) if key else None
+    if key and program is None:
+        return None
+    host = HostProgram.restore(host_record, source)
+    return OpenclModule(Launcher(host, OpenclDevice(device, program)), True, key, record)

@@ -1,0 +1,16 @@
+"""The passes of the OpenCL target, in order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.vectorise_copies import VectoriseCopies
+from croq_magic.compiler.targets.opencl.devices import Features
+
+
+def passes(device: Features) -> Sequence[Pass]:
+    """After these a kernel has only what OpenCL C can say."""
+    if device.cpu:  # compilers for processors make vectors of neighbouring threads themselves
+        return ()
+    return (VectoriseCopies(),)
