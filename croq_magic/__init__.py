@@ -21,13 +21,16 @@ if TYPE_CHECKING:
     from IPython.core.interactiveshell import InteractiveShell
 
     from croq_magic import cache, viz
-    from croq_magic.errors import BindError, CheckError, CompileError, CroqError, TargetError
+    from croq_magic.errors import BindError, CheckError, CompileError, CroqError, ProgramError, TargetError
     from croq_magic.program import Program, TileFunction, check, compile
+    from croq_magic.run import run_program
 
 # Public name -> module that defines it.
 _LAZY = {
-    **dict.fromkeys(("BindError", "CheckError", "CompileError", "CroqError", "TargetError"), "croq_magic.errors"),
+    **dict.fromkeys(("BindError", "CheckError", "CompileError", "CroqError"), "croq_magic.errors"),
+    **dict.fromkeys(("ProgramError", "TargetError"), "croq_magic.errors"),
     **dict.fromkeys(("Program", "TileFunction", "check", "compile"), "croq_magic.program"),
+    "run_program": "croq_magic.run",
 }
 _SUBMODULES = ("cache", "viz")
 
@@ -37,6 +40,7 @@ __all__ = [
     "CompileError",
     "CroqError",
     "Program",
+    "ProgramError",
     "TargetError",
     "TileFunction",
     "__version__",
@@ -44,6 +48,7 @@ __all__ = [
     "check",
     "compile",
     "load_ipython_extension",
+    "run_program",
     "unload_ipython_extension",
     "viz",
 ]

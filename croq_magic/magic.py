@@ -174,6 +174,12 @@ class CroqtileMagics(Magics):
 
     def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
+        from croq_magic.compiler.whole.main import is_whole_program
+
+        if settings.run is None and is_whole_program(program.unit.request.source.text):
+            return self._run_whole(program, settings, clock)
+        if settings.args:
+            raise OptionError("--args: the cell has no `main`, so there is no command line")
         function = self._chosen(program, settings)
         if function is None:
             print("The cell has no tileflow function (__co__): there is nothing to run.")
@@ -201,6 +207,23 @@ class CroqtileMagics(Magics):
             self.shell.push({settings.output: value})
         self._draw(function, settings, bound)
         return value
+
+    def _run_whole(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
+        """Builds and runs a program with `main`; its exit status other than 0 is an error."""
+        from croq_magic import run
+
+        words = options.words(settings.args, "--args")
+        path = clock.time("compiled", run.executable, program)
+        done = None
+        if not settings.no_run:
+            done = clock.time("ran", run.run_streamed, path, words)
+            if settings.output:
+                self.shell.push({settings.output: done})
+            run.require_success(done)
+        function = self._chosen(program, settings)
+        if function is not None:
+            self._draw(function, settings, None)
+        return None
 
     def _chosen(self, program: Program, settings: argparse.Namespace) -> TileFunction | None:
         if settings.run is None:

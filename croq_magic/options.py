@@ -16,7 +16,8 @@ FIGURES = ("tiling", "mapping")
 _DESCRIPTION = """\
 Compile the tileflow program in this cell and run it on the notebook's arrays.
 Every __co__ function becomes a callable variable. The last one (or -r) runs if all its parameters have
-variables of the same name; its value is the value of the cell."""
+variables of the same name; its value is the value of the cell. A cell with `int main()` is a whole program,
+which runs in a process of its own."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -76,6 +77,7 @@ def parser() -> argparse.ArgumentParser:
     add("-b", "--bind", dest="bindings", metavar="PARAM=EXPR", action="append", default=[], type=_assignment)
     p._actions[-1].help = "bind a parameter to the value of a Python expression"
     add("-r", "--run", metavar="FUNCTION", type=_identifier, help="run this function instead of the last one")
+    add("--args", metavar='"ARGS"', default="", help="command line of a program with `main`")
     add("--no-run", action="store_true", help="compile only")
     add("--show", metavar="FIGURES", type=figures, help="draw tiling, mapping or both (tiling,mapping)")
     add("--emit", metavar="FORM", choices=EMIT_KINDS, help="print the generated source, the tile IR or the syntax tree")
@@ -128,6 +130,16 @@ def split(line: str) -> list[str]:
     if current:
         words.append(current)
     return [_unquoted(word) for word in words]
+
+
+def words(text: str, option: str) -> list[str]:
+    """Words of a command line, quoted as in a shell. Raises `OptionError`."""
+    import shlex
+
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise OptionError(f"{option}: {str(error).lower()}: {text}") from None
 
 
 def _unquoted(word: str) -> str:

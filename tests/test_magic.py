@@ -262,15 +262,19 @@ def test_device_functions_of_another_cell_are_explained_too(run: Any) -> None:
         run("-t cpu -b v=np.zeros(4,np.int32)", caller)
 
 
-def test_a_whole_program_defines_its_functions(shell: InteractiveShell, run: Any) -> None:
+def test_a_whole_program_runs_and_defines_its_functions(shell: InteractiveShell, run: Any, capsys: Any) -> None:
     host = """int main() {
   auto a = choreo::make_spandata<choreo::s32>(4, 8);
+  a.fill(20);
   auto res = add(a.view(), a.view());
-  std::cout << "Test Passed\\n" << std::endl;
+  std::cout << res[3][7] << std::endl;
 }
 """
-    out = run("", "#include <iostream>\n" + ADD + host)
-    np.testing.assert_array_equal(out, shell.user_ns["lhs"] + 5)
+    assert run("", "#include <iostream>\n" + ADD + host) is None
+    assert "40" in capsys.readouterr().out.splitlines()
+    lhs = shell.user_ns["lhs"]
+    np.testing.assert_array_equal(shell.user_ns["add"](lhs, lhs), lhs + lhs)
+    np.testing.assert_array_equal(run("-r add", ADD + host), lhs + shell.user_ns["rhs"])
 
 
 def test_show_draws_figures(shell: InteractiveShell, run: Any, monkeypatch: Any) -> None:

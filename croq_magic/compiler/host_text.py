@@ -1,7 +1,8 @@
 """What stands outside functions: host C++, which belongs to a whole program and is passed over in a cell.
 
-Three things are said about it, so that nothing is passed over in silence that was meant: a marker that is almost right
-(`_co_ s32 f()`), a `main` that does not run, and text that is no C++ declaration at all, such as a line of Python.
+Two things are said about it, so that nothing is passed over in silence that was meant: a marker that is almost right
+(`_co_ s32 f()`), and text that is no C++ declaration at all, such as a line of Python. In a whole program, which has a
+`main`, the C++ compiler reads the host text.
 """
 
 from __future__ import annotations
@@ -22,9 +23,7 @@ _RIGHT = {
     "device": "__device__",
     "co_device": "__co_device__",
 }
-_TOKEN = re.compile(
-    rf"(?:{_SKIPPED})|(?P<main>\bmain\s*\()|(?P<open>[{{(\[])|(?P<close>[}})\]])|(?P<word>\S)", re.DOTALL
-)
+_TOKEN = re.compile(rf"(?:{_SKIPPED})|(?P<open>[{{(\[])|(?P<close>[}})\]])|(?P<word>\S)", re.DOTALL)
 # How a declaration of C++ begins: a keyword, or a type and a name.
 _DECLARATION = re.compile(
     r"(template|extern|struct|class|enum|union|using|typedef|namespace|static|inline|constexpr|const|unsigned|signed|long|short|alignas|__\w+|\[\[)\b"
@@ -69,11 +68,6 @@ def _check_declarations(unit: Unit, host: Span, report: Report) -> None:
         kind = match.lastgroup
         if kind is None:
             continue
-        if kind == "main" and depth == 0:
-            span = unit.source.span(host.start + match.start(), host.start + match.start() + 4)
-            message = "`main` is not run by this version; the tileflow functions are defined and can be called"
-            report.warning("UNS01", message, span)
-            return
         if begins and depth == 0 and kind != "close":
             begins = False
             if match[0] != "#" and not _DECLARATION.match(text, match.start()):

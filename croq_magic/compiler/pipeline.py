@@ -39,6 +39,7 @@ from croq_magic.compiler.source import Source
 from croq_magic.compiler.split import Unit, split
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.text import format_function
+from croq_magic.compiler.whole.main import find_main
 from croq_magic.errors import CheckError
 
 MAX_VARIANTS = 8  # shapes a function is built for before the version for all shapes takes over
@@ -89,12 +90,12 @@ def front_end(
 ) -> FrontEnd:
     """All stages that need no target but its limits. Findings are in the report; nothing is raised.
 
-    `include` are folders of quoted includes. In a `cell` host text is passed over, and what looks as if it was meant to
-    do something is warned about; in a whole program the C++ compiler reads it.
+    `include` are folders of quoted includes. In a `cell` without `main` host text is passed over, and what looks as
+    if it was meant to do something is warned about; in a whole program the C++ compiler reads it.
     """
     report = Report()
     unit = split(source, report)
-    if cell:
+    if cell and find_main(unit) is None:
         host_text.check(unit, report)
     preprocessed = preprocess(unit, defines, report, target, include, cell)
     unit = dataclasses.replace(unit, includes=preprocessed.includes)
@@ -155,6 +156,9 @@ def compile(
     front.report.raise_errors()
     request = store.Request(source, target, arch, tuple(sorted((defines or {}).items())), checks)
     unit = CompiledUnit(front, chosen, checks, request)
+    if find_main(front.unit) is not None:
+        store.remember(request, unit)
+        return unit  # the C++ compiler reads all of it when it is built; a function alone, when it is called
     for function in unit.functions.values():
         if not function.function.dims:
             function.variant({})  # a target compiler's complaint belongs to the cell that defines the function

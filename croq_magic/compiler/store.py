@@ -62,7 +62,7 @@ class Request(NamedTuple):
 
 def self_contained(source: Source) -> bool:
     """Whether the text alone decides: a quoted include may name a file that changes."""
-    return re.search(r'#\s*include\s*"', source.text) is None
+    return re.search(r'#\s*include\s*"(?!(?:choreo|croq)\b)', source.text) is None
 
 
 @lru_cache(maxsize=1)

@@ -15,8 +15,27 @@ convention of the host API: views in, owning data out. What differs between targ
 
 from __future__ import annotations
 
-from croq_magic.compiler.whole.build import build, executable, link
-from croq_magic.compiler.whole.process import Finished, run
-from croq_magic.compiler.whole.program import WholeProgram, transpile
+import importlib
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["Finished", "WholeProgram", "build", "executable", "link", "run", "transpile"]
+if TYPE_CHECKING:
+    from croq_magic.compiler.whole.builder import build, executable, link
+    from croq_magic.compiler.whole.main import is_whole_program
+    from croq_magic.compiler.whole.process import Finished, run
+    from croq_magic.compiler.whole.program import WholeProgram, of_unit, transpile
+
+# A program that comes from the cache needs a process and nothing else of this.
+_LAZY = {
+    **dict.fromkeys(("build", "executable", "link"), "builder"),
+    "is_whole_program": "main",
+    **dict.fromkeys(("Finished", "run"), "process"),
+    **dict.fromkeys(("WholeProgram", "of_unit", "transpile"), "program"),
+}
+
+__all__ = ["Finished", "WholeProgram", "build", "executable", "is_whole_program", "link", "of_unit", "run", "transpile"]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_LAZY[name]}"), name)

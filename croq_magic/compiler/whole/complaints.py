@@ -186,7 +186,9 @@ def error_of_linker(program: WholeProgram, output: str) -> CroqError:
     found: list[Diagnostic] = []
     for name in names:
         if name == "main":
-            found.append(Diagnostic("error", cxx.CODE, NO_MAIN, program.source.whole(), hint="int main() { ... }"))
+            found.append(
+                Diagnostic("error", cxx.CODE, NO_MAIN, program.source.whole(), hint="a whole program has `int main()`")
+            )
             continue
         word = re.match(r"(?:\w+::)*(\w+)", name)
         at = re.search(rf"\b{word[1]}\b", program.source.text) if word else None

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
+from croq_magic.errors import TargetError
+
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.split import Unit
+    from croq_magic.compiler.targets.base import Target
 
 Kind = Literal["executable", "object", "assembly"]
 
@@ -59,3 +63,16 @@ class HostTarget(Protocol):
     def identity(self) -> Mapping[str, str]:
         """What decides, besides the text, what is built: compiler, options, processor."""
         ...
+
+
+def host_of(target: Target) -> HostTarget:
+    """The host side of a target. TargetError if it has none."""
+    name = f"croq_magic.compiler.targets.{target.name}.whole"
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if error.name != name:
+            raise
+        raise TargetError(f"the target `{target.name}` cannot build whole programs yet") from None
+    found: HostTarget = module.host(target)
+    return found

@@ -17,8 +17,15 @@ _DEFINE = re.compile(r"\s*#\s*define\s+(\w+)")
 _OURS = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"](?:choreo|croq|croqtile)(?:\.h)?[>"].*)$', re.MULTILINE)
 
 
-def merge(unit: Unit, code: HostCode, self_contained: bool, command: Sequence[str] = ()) -> str:
-    """The whole text. Host and device text is byte for byte the user's; `#line` markers lead back to it."""
+def merge(
+    unit: Unit,
+    code: HostCode,
+    self_contained: bool,
+    command: Sequence[str] = (),
+    defines: Sequence[tuple[str, str]] = (),
+) -> str:
+    """The whole text. Host and device text is byte for byte the user's; `#line` markers lead back to it. `defines` are
+    macros from outside: they begin to count behind our own headers, which have parameters of such names."""
     out: list[str] = []
     if self_contained:
         out.append(f"// Compile with: {shlex.join(command)}\n" if command else "")
@@ -29,8 +36,9 @@ def merge(unit: Unit, code: HostCode, self_contained: bool, command: Sequence[st
     out.append(code.prelude)
     if _co_device_in_cxx(unit):
         out.append("using namespace croq_cell;\n")
+    out += [f"#define {name} {body}".rstrip() + "\n" for name, body in defines]
     out.append(f"#line {_line(unit, 0)}\n")
-    macros: list[str] = []
+    macros = [name for name, _ in defines]
     for region in unit.regions:
         if region.kind == "tileflow":
             out += _tileflow(unit, region, code, macros)

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import importlib
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from croq_magic.compiler import describe, recursion
+from croq_magic.compiler import recursion, store
 from croq_magic.compiler.diagnostics import Diagnostic
-from croq_magic.compiler.passes.base import Context, run_passes
-from croq_magic.compiler.pipeline import front_end, optimising_passes
+from croq_magic.compiler.pipeline import CompiledUnit, front_end
 from croq_magic.compiler.signature import Signature
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.whole import merge
-from croq_magic.compiler.whole.host import HostCode, HostTarget, Kind
+from croq_magic.compiler.whole.host import HostCode, HostTarget, Kind, host_of
 from croq_magic.compiler.whole.main import find_main
-from croq_magic.errors import CompileError, TargetError
+from croq_magic.errors import CompileError
 
 if TYPE_CHECKING:
     from croq_magic.compiler.split import Unit
@@ -32,7 +30,7 @@ class WholeProgram:
 
     `text` is one self-contained file of the target's language (`suffix` is its file name's end); `diagnostics` holds
     warnings; `signatures` the tileflow functions by name of the IR; `main` the place of `main` in the source, if it has
-    one; `printed` what `print!` says. `defines` and `include_dirs` are what the C++ compiler gets too.
+    one; `printed` what `print!` says. `defines` stand in the text; `include_dirs` are what the C++ compiler gets too.
     """
 
     source: Source
@@ -58,12 +56,13 @@ class WholeProgram:
     @cached_property
     def text(self) -> str:
         """One file that any C++ compiler builds by itself."""
-        return merge.merge(self.unit, self.code, self_contained=True, command=self.command("FILE.cpp", "PROGRAM"))
+        command = self.host.compile_command(f"FILE{self.suffix}", "PROGRAM", "executable")
+        return merge.merge(self.unit, self.code, self_contained=True, command=command, defines=self.defines)
 
     @cached_property
     def compact(self) -> str:
         """The same without the runtime and with `#include`s of bundled headers: it compiles faster."""
-        return merge.merge(self.unit, self.code, self_contained=False)
+        return merge.merge(self.unit, self.code, self_contained=False, defines=self.defines)
 
     def command(self, source: str, output: str, kind: Kind = "executable", debug: bool = False) -> list[str]:
         """The command line that compiles `text`, in the file `source`. Raises `TargetError` without a compiler."""
@@ -71,12 +70,11 @@ class WholeProgram:
 
     @cached_property
     def flags(self) -> list[str]:
-        """Macros and folders of headers for the C++ compiler; a file's own folder is among them."""
+        """Folders of headers for the C++ compiler, a file's own among them, and what else the command line has."""
         folders = [*self.include_dirs]
         parent = Path(self.source.name).parent
         own = [] if self.source.name.startswith("<") else [f"-iquote{parent}"]
         return [
-            *(f"-D{name}={value}" for name, value in self.defines),
             *(f"-I{each}" for each in folders),
             *own,
             *self.extra_flags,
@@ -98,43 +96,34 @@ def transpile(
     """
     text = source if isinstance(source, Source) else Source(source)
     chosen = targets.choose(target, arch)
-    host = host_of(chosen)
+    host_of(chosen)  # said before anything else
     folders = tuple(map(str, include_dirs))
     front = front_end(text, chosen.limits, defines or {}, checks, folders, cell=False)
     front.report.raise_errors()
-    lowered = []
-    context = Context(front.report, chosen.limits)
+    request = store.Request(text, target, arch, tuple((defines or {}).items()), checks)
+    return of_unit(CompiledUnit(front, chosen, checks, request), folders)
+
+
+def of_unit(unit: CompiledUnit, include_dirs: Sequence[str] = ()) -> WholeProgram:
+    """The whole program of a unit that is compiled already. Raises as `transpile` does."""
+    host = host_of(unit.chosen)
+    functions = unit.functions
     with recursion.deep():
-        for function in front.functions.values():
-            lowered.append(run_passes(function, [*optimising_passes(), *chosen.passes()], context))
-        signatures = {function.name: describe.signature(function) for function in front.functions.values()}
         try:
-            code = host.emit(front.unit, lowered, {name: each.text for name, each in signatures.items()})
+            shown = {name: function.signature.text for name, function in functions.items()}
+            code = host.emit(unit.regions, [function.lowered for function in functions.values()], shown)
         except Unsupported as problem:
-            span = problem.span if isinstance(problem.span, Span) else text.whole()
+            span = problem.span if isinstance(problem.span, Span) else unit.regions.source.whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None
     return WholeProgram(
-        text,
-        front.unit,
-        chosen.name,
+        unit.regions.source,
+        unit.regions,
+        unit.target,
         host,
         code,
-        signatures,
-        tuple(front.report),
-        front.printed,
-        tuple((defines or {}).items()),
-        folders,
+        {name: function.signature for name, function in functions.items()},
+        tuple(unit.report),
+        unit.printed,
+        unit.request.defines,
+        tuple(include_dirs),
     )
-
-
-def host_of(target: targets.Target) -> HostTarget:
-    """The host side of a target. TargetError if it has none."""
-    name = f"croq_magic.compiler.targets.{target.name}.whole"
-    try:
-        module = importlib.import_module(name)
-    except ModuleNotFoundError as error:
-        if error.name != name:
-            raise
-        raise TargetError(f"the target `{target.name}` cannot build whole programs yet") from None
-    found: HostTarget = module.host(target)
-    return found

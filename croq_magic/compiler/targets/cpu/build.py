@@ -14,6 +14,16 @@ from croq_magic.compiler.targets.cpu import toolchain
 from croq_magic.errors import TargetError
 
 HEADERS = ("croq_types.h", "croq_cpu.h", "croq_small.h", "croq_wide.h", "croq_math.h", "croq_device.h", "croq_fiber.h")
+RUNTIME_HEADERS = (
+    "croq_types.h",
+    "croq_cpu.h",
+    "croq_small.h",
+    "croq_fiber.h",
+    "croq_calls.h",
+    "croq_stacks.h",
+    "croq_schedule.h",
+    "croq_launch.h",
+)
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 
 

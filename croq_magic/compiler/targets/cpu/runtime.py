@@ -12,16 +12,6 @@ from collections.abc import Callable
 from croq_magic import memory
 from croq_magic.compiler.targets.cpu import build
 
-RUNTIME_HEADERS = (
-    "croq_types.h",
-    "croq_cpu.h",
-    "croq_small.h",
-    "croq_fiber.h",
-    "croq_calls.h",
-    "croq_stacks.h",
-    "croq_schedule.h",
-    "croq_launch.h",
-)
 VALUES = 24  # CROQ_VALUES of croq_cpu.h
 OK, CHECK, INTERRUPTED, MEMORY, ARGUMENT = range(5)  # return codes of croq_run
 
@@ -146,7 +136,7 @@ def runtime() -> Runtime:
         with _lock:
             if _runtime is None:
                 source = build.header("croq_runtime.cpp")
-                library = build.library(source, "CPU runtime", native=False, headers=RUNTIME_HEADERS)
+                library = build.library(source, "CPU runtime", native=False, headers=build.RUNTIME_HEADERS)
                 _runtime = Runtime(library.handle)
     return _runtime
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import subprocess
 import tempfile
@@ -12,12 +11,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from croq_magic import cache
+from croq_magic.compiler import store
 from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.whole import complaints
-from croq_magic.compiler.whole.host import HostTarget, Kind
+from croq_magic.compiler.whole.host import HostTarget, Kind, host_of
 from croq_magic.compiler.whole.merge import flatten
-from croq_magic.compiler.whole.program import WholeProgram, host_of
+from croq_magic.compiler.whole.program import WholeProgram
 from croq_magic.errors import CompileError, TargetError
 
 
@@ -55,7 +55,7 @@ def executable(program: WholeProgram, debug: bool = False) -> Path:
         **program.host.identity(),
     }
     label = "whole program"
-    entry = cache.lookup(parts, label) if self_contained(program) else None
+    entry = cache.lookup(parts, label) if store.self_contained(program.source) else None
     if entry is None:
         with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
             made = Path(folder, "program")
@@ -75,11 +75,6 @@ def link(objects: Sequence[Path], output: Path, target: str = "auto", arch: str 
         if done.returncode != 0:
             raise TargetError(complaints.of_linker(done.stderr))
         _place(made, output)
-
-
-def self_contained(program: WholeProgram) -> bool:
-    """Whether the text alone decides: a quoted include may name a file that changes."""
-    return re.search(r'^[ \t]*#[ \t]*include[ \t]*"', program.source.text, re.MULTILINE) is None
 
 
 def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, verbose: bool) -> None:

@@ -1,0 +1,100 @@
+"""Running whole programs: `run_program`, and what the magic runs cells with `main` by."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from croq_magic.compiler import store
+from croq_magic.compiler.whole.host import host_of
+from croq_magic.compiler.whole.process import Finished, require_success, run
+from croq_magic.errors import CompileError, Interrupted
+
+if TYPE_CHECKING:
+    from croq_magic.compiler.source import Source
+    from croq_magic.program import Defines, Program
+
+__all__ = ["Finished", "executable", "require_success", "run_program", "run_streamed"]
+
+
+def run_program(
+    source: str | Source,
+    target: str = "auto",
+    arch: str | None = None,
+    defines: Defines | None = None,
+    checks: str = "auto",
+    args: Sequence[str] = (),
+    check: bool = True,
+) -> Finished:
+    """Builds a whole program, a text with `int main()`, and runs it in a process of its own.
+
+    `args` are its command line; the other parameters are those of `compile`. What it writes goes to Python's
+    `sys.stdout` and `sys.stderr` as it comes, and is in the result's `stdout` and `stderr` too; its standard input is
+    empty. The result's `returncode` is its exit status.
+
+    Raises `CompileError` if the program is wrong or has no `main`, `TargetError` if it cannot be built, and, with
+    `check`, `ProgramError` (a `CheckError`) if it does not end with status 0.
+    """
+    from croq_magic.program import compile
+
+    if isinstance(args, (str, bytes)):
+        raise TypeError("args must be a sequence of strings, one a word")
+    program = compile(source, target, arch, defines, checks)
+    for text in program.warnings:
+        print(text, file=sys.stderr)
+    done = run_streamed(executable(program), [str(word) for word in args])
+    if check:
+        require_success(done)
+    return done
+
+
+def executable(program: Program) -> Path:
+    """The executable of a program, from the build cache if it was built before. Raises as `run_program` does."""
+    from croq_magic import cache
+
+    request = program.unit.request
+    parts = {
+        **request.parts,
+        **host_of(program.unit.chosen).identity(),
+        "what": "executable of a whole program",
+    }
+    if request.self_contained and (entry := cache.find(cache.key_of(parts))) is not None:
+        built = cache.find(entry.read("key").decode())
+        if built is not None and "program" in built.files:
+            return built.files["program"]
+    from croq_magic.compiler import whole
+    from croq_magic.compiler.diagnostics import Diagnostic
+
+    unit = program.unit
+    transpiled = whole.of_unit(unit.full if isinstance(unit, store.StoredUnit) else unit)
+    if transpiled.main is None:
+        place = transpiled.source.whole()
+        raise CompileError([Diagnostic("error", "CXX01", NO_MAIN, place, hint="a whole program has `int main()`")])
+    path = whole.executable(transpiled)
+    if request.self_contained:
+        cache.store(parts, {"key": path.parent.name.encode()}, "whole program")
+    return path
+
+
+NO_MAIN = "the program has no `main`: there is nothing to run"
+
+
+def run_streamed(program: Path, args: Sequence[str]) -> Finished:
+    """Runs an executable; what it writes goes to Python's streams. An interrupt ends it."""
+    last = ""
+
+    def show(stream: str, text: str) -> None:
+        nonlocal last
+        if last and stream != last:  # what was written first is shown first
+            getattr(sys, last).flush()
+        last = stream
+        file = getattr(sys, stream)
+        file.write(text)
+        file.flush()
+
+    try:
+        return run(program, args, show)
+    except KeyboardInterrupt:
+        raise Interrupted("the program was interrupted and has ended") from None
