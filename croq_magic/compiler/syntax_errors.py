@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.lalr import Stack
 from croq_magic.compiler.lexer import KEYWORDS, LEVELS, RESERVED, SCALAR_TYPES, STORAGES, Token
+from croq_magic.compiler.type_words import FOREIGN_TYPES, not_a_type
 
 # What a person calls a terminal. Terminals of one group are named together when all of the group's core is possible.
 _WORDS = {
@@ -76,6 +77,9 @@ def explain(stack: Stack, tokens: Sequence[Token], at: int, token: Token) -> Dia
     if known is not None:
         return known
     accepted = stack.acceptable()
+    if (word := _type_word(tokens, at, token, accepted)) is not None:
+        message, hint = not_a_type(word.text)
+        return Diagnostic("error", "SYN01", message, word.span, hint=hint)
     expected = _alternatives(accepted)
     message = f"unexpected {describe(token)}"
     if expected:
@@ -102,10 +106,14 @@ def describe(token: Token) -> str:
 
 def statement_start(tokens: Sequence[Token], at: int) -> Token:
     """The first token of the statement that holds token `at`."""
+    return tokens[_start_index(tokens, at)]
+
+
+def _start_index(tokens: Sequence[Token], at: int) -> int:
     at = min(at, len(tokens) - 1)
     while at > 0 and tokens[at - 1].type not in ("SEMICOLON", "LBRACE", "RBRACE"):
         at -= 1
-    return tokens[at]
+    return at
 
 
 def _alternatives(accepted: set[str], most: int = 5) -> str:
@@ -132,6 +140,37 @@ def _alternatives(accepted: set[str], most: int = 5) -> str:
             words.append(word)
     words = words[:most]
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} or {words[-1]}" if words else ""
+
+
+def _type_word(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) -> Token | None:
+    """The name that stands where a type must, if that is the mistake: `q32 b = 1`, `f(q32 [4] x)`, `__to<q32>(x)`."""
+    if token.type == "NAME" and "TYPE" in accepted and not accepted & {"NAME", "NUMBER"}:
+        # A misspelt word of the language is likelier before something that no type has after it.
+        return token if _text(tokens, at + 1) in ("[", "&", ">", ",", ")") or _type(tokens, at + 1) == "NAME" else None
+    before = tokens[at - 1] if at else token
+    first = _start_index(tokens, at)
+    fragment = _text(tokens, first) == "frag"
+    if fragment and token.text == "," and _type(tokens, first + 1) == "NAME" and _text(tokens, first + 2) == "[":
+        return tokens[first + 1]  # `frag q32 [16, 8] c`
+    if token.type not in ("NAME", "TYPE") or (token.type == "NAME" and not _ends_name(tokens, at + 1)):
+        return None
+    first += fragment or tokens[first].text == "mutable"
+    start = tokens[first]
+    if start.type != "NAME" or difflib.get_close_matches(start.text, _STATEMENT_WORDS, 1, 0.75):
+        return None
+    if token.type == "TYPE":
+        return start if before is start and start.text in FOREIGN_TYPES else None  # `unsigned int k`
+    shaped = before.text == "]" and _text(tokens, first + 1) == "["  # `q32 [4] t;`
+    return start if before is start or shaped else None
+
+
+def _ends_name(tokens: Sequence[Token], at: int) -> bool:
+    """Whether what follows a name makes it the name of a declaration."""
+    return _text(tokens, at) in ("=", ";", ",", "{", "[")
+
+
+def _type(tokens: Sequence[Token], at: int) -> str:
+    return tokens[at].type if at < len(tokens) else ""
 
 
 def _hint(tokens: Sequence[Token], at: int, token: Token, accepted: set[str]) -> str | None:
@@ -209,7 +248,8 @@ def _known_mistake(tokens: Sequence[Token], at: int, token: Token) -> Diagnostic
 
 
 FOREIGN_LOOPS = {"for": "`foreach i in [4] { ... }`", "switch": "`if ... else if ...`"}
-_FIRST_WORDS = [*KEYWORDS - {"by", "in", "after", "true", "false", "inf", "nullptr"}, *SCALAR_TYPES, *STORAGES]
+_STATEMENT_WORDS = sorted((KEYWORDS - {"by", "in", "after", "true", "false", "inf", "nullptr"}) | STORAGES)
+_FIRST_WORDS = [*_STATEMENT_WORDS, *SCALAR_TYPES]
 _KNOWN_ATTRIBUTES = (
     "`[[launch_bounds(...)]]` and `[[maxnreg(...)]]` belong before `parallel`, `[[schedule(...)]]` before an MMA"
 )

@@ -102,7 +102,7 @@ def test_other_mistakes_are_not_syntax_errors(entry: Entry) -> None:
         ("for i in range(3): pass", (2, 1), "`for` does not exist", "`foreach i in [4] { ... }`"),
         ("k++;", (2, 2), "`++` does not exist as a statement", "`k += 1`"),
         ("--k;", (2, 1), "`--` does not exist as a statement", "`k -= 1`"),
-        ("float32 [3] k;", (2, 13), "unexpected name `k`; expected `;`, `:` or `=`", "did you mean `float`?"),
+        ("float32 [3] k;", (2, 1), "`float32` is not an element type", "did you mean `f32`?"),
         ("g[0][1] = 2.0f;", (2, 1), "a whole buffer cannot be assigned", "`g.at(0, 1)` is an element"),
         (
             "dma.copy shared => g;",
@@ -163,7 +163,7 @@ __co__ void g() { d = 1 1; }
 """
     _, findings = read(text)
     places = [(found.span.line, found.span.column) for found in findings]
-    assert places == [(2, 10), (3, 26), (3, 35), (4, 14), (4, 30), (7, 25)]
+    assert places == [(2, 10), (3, 26), (3, 35), (4, 12), (4, 30), (7, 25)]
 
 
 def test_one_mistake_draws_one_finding_even_with_braces_around() -> None:
@@ -180,3 +180,48 @@ def test_at_most_twenty_errors_are_looked_for() -> None:
 def test_a_broken_signature_gives_one_error() -> None:
     _, findings = read("__co__ void f(f32 [8, g) {\n x = ;\n}\n")
     assert [(found.span.line, found.span.column) for found in findings] == [(1, 24)]
+
+
+NEAR = "did you mean `f32`, `s32` or `u32`?"
+UNKNOWN_TYPES = [
+    ("__co__ void f(q32 [4] x) {}", "q32", NEAR),
+    ("__co__ void f(f32 [4] x, q32 n) {}", "q32", NEAR),
+    ("__co__ void f(global flaot [4] x) {}", "flaot", "did you mean `float`?"),
+    ("__co__ q32 f() {}", "q32", NEAR),
+    ("__co__ i32 [4] f() {}", "i32", "did you mean `s32`?"),
+    *[
+        (f"__co__ void f(int n) {{ {body} }}", word, hint)
+        for body, word, hint in [
+            ("q32 b = 3;", "q32", NEAR),
+            ("q32 b, c;", "q32", NEAR),
+            ("mutable q32 b = 3;", "q32", NEAR),
+            ("q32 [4, 8] t;", "q32", NEAR),
+            ("parallel by 1 { shared q32 [4] t; }", "q32", NEAR),
+            ("parallel by 1 { local float32 [4] t; }", "float32", "did you mean `f32`?"),
+            ("parallel by 1 { frag q32 [16, 8] c; }", "q32", NEAR),
+            ("parallel by 1 { frag q32 c[2]; }", "q32", NEAR),
+            ("unsigned int k = 4;", "unsigned", "did you mean `u32`?"),
+            ("size_t k{4};", "size_t", "did you mean `u64`?"),
+            ("y = __to<f36>(n);", "f36", "did you mean `f16` or `f32`?"),
+            (
+                "matrix b = 4;",
+                "matrix",
+                "element types are `f32`, `f16`, `s32`, `u8` and so on; `int` and `bool` are scalars",
+            ),
+        ]
+    ],
+]
+
+
+@pytest.mark.parametrize(("text", "word", "hint"), UNKNOWN_TYPES)
+def test_an_unknown_type_is_named_with_the_nearest(text: str, word: str, hint: str) -> None:
+    _, findings = read(text)
+    assert [(d.code, d.message, d.hint, d.span.text) for d in findings] == [
+        ("SYN01", f"`{word}` is not an element type", hint, word)
+    ]
+
+
+@pytest.mark.parametrize("body", ["retrun n;", "forech i in 4 {}", "paralel p by 4 {}", "shred f32 [4] t;", "a b c;"])
+def test_other_misspelt_words_are_no_types(body: str) -> None:
+    _, findings = read(f"__co__ void f(int n) {{ {body} }}")
+    assert [d.code for d in findings] == ["SYN01"]

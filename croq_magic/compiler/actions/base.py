@@ -9,6 +9,7 @@ from croq_magic.compiler import syntax as s
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.lexer import ALIASES, RESERVED, SCALAR_TYPES, Token
 from croq_magic.compiler.source import Span
+from croq_magic.compiler.type_words import not_a_type
 
 Kids = list[Any]  # the values of a rule's symbols: tokens, nodes, tuples of nodes and None
 
@@ -50,7 +51,8 @@ class BaseActions:
         """`.f32` as a type."""
         name = word[1:]
         if name not in SCALAR_TYPES:
-            self.error("SYN01", f"`{name}` is not an element type", span)
+            message, hint = not_a_type(name)
+            self.error("SYN01", message, span, hint)
         return s.ElemType(span, ALIASES.get(name, name), name)
 
     def qualified(self, tokens: Sequence[Token]) -> s.QName:

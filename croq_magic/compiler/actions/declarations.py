@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from typing import Any
 
@@ -10,8 +9,9 @@ from croq_magic.compiler import syntax as s
 from croq_magic.compiler.actions.base import Kids, cover, nodes
 from croq_magic.compiler.actions.chains import ChainActions, MapOp
 from croq_magic.compiler.actions.expressions import ExpressionActions
-from croq_magic.compiler.lexer import ELEM_TYPES, Token
+from croq_magic.compiler.lexer import Token
 from croq_magic.compiler.source import Span
+from croq_magic.compiler.type_words import not_a_type
 
 _DECLARED = re.compile(r"\s+[A-Za-z_]\w*\s*[;,{[]")  # a name and what may follow one that is declared
 
@@ -26,10 +26,8 @@ class DeclarationActions(ChainActions, ExpressionActions):
         """`g[0, 1]` where no shape is wanted: an element, or the type of a declaration if a name follows."""
         after = derivation.span.source.text[derivation.span.end :]
         if isinstance(derivation.base, s.NameRef) and _DECLARED.match(after):
-            word = derivation.base.text
-            near = difflib.get_close_matches(word, ELEM_TYPES, n=1, cutoff=0.5)
-            hint = f"did you mean `{near[0]}`?" if near else "such as `s32`, `u8`, `f16`, `f32`"
-            self.error("SYN01", f"`{word}` is not an element type", derivation.base, hint)
+            message, hint = not_a_type(derivation.base.text)
+            self.error("SYN01", message, derivation.base, hint)
             return
         dims = ", ".join(item.span.text for item in derivation.items)
         self.error("SYN11", f"use `.at({dims})` for elements; `[i][j]` indexes buffer arrays", derivation)

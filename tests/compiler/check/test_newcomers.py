@@ -16,7 +16,7 @@ def first(statement: str) -> tuple[str, str, str | None]:
 
 
 def test_an_unknown_type_is_called_so() -> None:
-    assert first("q32 [64, 64] r;") == ("SYN01", "`q32` is not an element type", "did you mean `u32`?")
+    assert first("q32 [64, 64] r;") == ("SYN01", "`q32` is not an element type", "did you mean `f32`, `s32` or `u32`?")
     assert first("x = g[0, 1];")[:2] == ("SYN11", "use `.at(0, 1)` for elements; `[i][j]` indexes buffer arrays")
 
 
