@@ -174,10 +174,11 @@ class CroqtileMagics(Magics):
 
     def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
-        from croq_magic.compiler.whole.main import is_whole_program
+        if settings.run is None and "main" in program.unit.request.source.text:  # else not even the import is paid for
+            from croq_magic.compiler.whole.main import is_whole_program
 
-        if settings.run is None and is_whole_program(program.unit.request.source.text):
-            return self._run_whole(program, settings, clock)
+            if is_whole_program(program.unit.request.source.text):
+                return self._run_whole(program, settings, clock)
         if settings.args:
             raise OptionError("--args: the cell has no `main`, so there is no command line")
         function = self._chosen(program, settings)
