@@ -1,6 +1,9 @@
 // Element types below 16 bits, each in a byte of its own, and conversions to narrow floats that round once. Included by
 // croq_cpu.h. Formats: OCP 8-bit floating point and OCP microscaling formats. Conversions have no branches.
 #pragma once
+#ifndef CROQ_MEMBER  // what member functions are besides inline: `__device__` on a GPU
+#define CROQ_MEMBER
+#endif
 
 namespace choreo {
 // Integers: the low bits of a byte. Storing wraps; the unused high bits are stored as zeros and ignored when read.
@@ -9,8 +12,8 @@ struct small_integer {
   uint8_t bits;
   small_integer() = default;
   template <typename T>
-  small_integer(T value) : bits((uint8_t)((uint32_t)value & ((1u << kBits) - 1))) {}
-  operator int32_t() const {
+  CROQ_MEMBER small_integer(T value) : bits((uint8_t)((uint32_t)value & ((1u << kBits) - 1))) {}
+  CROQ_MEMBER operator int32_t() const {
     constexpr int unused = 32 - kBits;
     const uint32_t top = (uint32_t)bits << unused;
     return kSigned ? (int32_t)top >> unused : (int32_t)(top >> unused);
@@ -28,8 +31,8 @@ struct s6 {
   uint8_t bits;
   s6() = default;
   template <typename T>
-  s6(T value) : bits((uint8_t)(int32_t)small_integer<6, true>(value)) {}
-  operator int32_t() const { return (int32_t)((uint32_t)bits << 26) >> 26; }
+  CROQ_MEMBER s6(T value) : bits((uint8_t)(int32_t)small_integer<6, true>(value)) {}
+  CROQ_MEMBER operator int32_t() const { return (int32_t)((uint32_t)bits << 26) >> 26; }
 };
 
 // Floats of 1 sign bit, kExponent and kMantissa bits. `kLargest` is the code of the largest number, to which larger ones
@@ -42,7 +45,7 @@ struct small_float {
   uint8_t bits;
   small_float() = default;
   // To nearest, ties to even.
-  static inline __attribute__((always_inline)) uint8_t round(float value) {
+  CROQ_MEMBER static inline __attribute__((always_inline)) uint8_t round(float value) {
     const uint32_t raw = croq_bits<uint32_t>(value), size = raw & 0x7fffffffu, sign = raw >> 31 << sign_bit;
     // Below the smallest normal number: the sum with 2^23 quanta has the quanta in its low bits, rounded.
     constexpr uint32_t shift = (uint32_t)(127 + 24 - bias - kMantissa) << 23;
@@ -54,8 +57,8 @@ struct small_float {
     const uint32_t code = finite > (uint32_t)kLargest ? (uint32_t)kLargest : finite;
     return (uint8_t)(size > 0x7f800000u ? (has_nan ? sign | kNan : (uint32_t)kNan) : sign | code);
   }
-  small_float(float value) : bits(round(value)) {}
-  operator float() const {
+  CROQ_MEMBER small_float(float value) : bits(round(value)) {}
+  CROQ_MEMBER operator float() const {
     const uint32_t size = bits & magnitude_bits, sign = (uint32_t)(bits >> sign_bit & 1) << 31;
     const float scaled = croq_bits<float>(size << (23 - kMantissa)) * croq_bits<float>((uint32_t)(254 - bias) << 23);
     const uint32_t finite = croq_bits<uint32_t>(scaled);
@@ -75,8 +78,8 @@ typedef f8_e4m3 f8;
 struct f8_ue4m3 {
   uint8_t bits;
   f8_ue4m3() = default;
-  f8_ue4m3(float value) : bits(value < 0.0f ? 0 : f8_e4m3::round(value) & 0x7f) {}
-  operator float() const {
+  CROQ_MEMBER f8_ue4m3(float value) : bits(value < 0.0f ? 0 : f8_e4m3::round(value) & 0x7f) {}
+  CROQ_MEMBER operator float() const {
     f8_e4m3 same;
     same.bits = bits & 0x7f;
     return same;
@@ -86,7 +89,7 @@ struct f8_ue4m3 {
 struct f8_ue8m0 {
   uint8_t bits;
   f8_ue8m0() = default;
-  f8_ue8m0(float value) {
+  CROQ_MEMBER f8_ue8m0(float value) {
     const uint32_t raw = croq_bits<uint32_t>(value) & 0x7fffffffu, exponent = raw >> 23, fraction = raw & 0x7fffffu;
     const uint32_t up = fraction >= 0x400000u;  // every significand is 1, so none is even: ties go up, as in ml_dtypes
     const uint32_t tiny = raw >= 0x600000u ? 1u : 0u;  // between 2^-127 and 2^-126 the fraction itself decides
@@ -94,7 +97,7 @@ struct f8_ue8m0 {
     const uint32_t finite = code > 254u ? 254u : code;
     bits = (uint8_t)(value >= 0.0f ? finite : 255u);
   }
-  operator float() const {
+  CROQ_MEMBER operator float() const {
     const uint32_t normal = (uint32_t)bits << 23, raw = bits == 0 ? 0x400000u : normal;
     return croq_bits<float>(bits == 255 ? 0x7fc00000u : raw);
   }

@@ -14,6 +14,7 @@ import enum
 from collections.abc import Sequence
 
 from croq_magic.compiler import ir
+from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import DType
 
 
@@ -46,6 +47,7 @@ class Dialect(abc.ABC):
     async_bytes: tuple[int, ...] = ()
     vector_bytes: int = 16
     static_shared_bytes: int = 48 * 1024
+    null: str = "nullptr"
     keywords: frozenset[str] = frozenset()  # words that no variable may be called, besides those of C++
 
     # ------------------------------------------------------------------------------------------------ expressions
@@ -85,6 +87,25 @@ class Dialect(abc.ABC):
     def math(self, name: str, dtype: DType, args: Sequence[str]) -> str:
         """A math builtin by its name in the prelude (`exp`, `fmax`, `frcp`, `fma`, ...); arguments and result are f32
         or f64, `dtype` says which."""
+
+    # ------------------------------------------------------------------------------------------------- the module
+
+    def head(self, element_types: bool) -> list[str]:
+        """Lines before the cell's own device text, which may use the language's names of element types if
+        `element_types`."""
+        return [f'#include "{self.header}"']
+
+    def opening(self) -> list[str]:
+        """Lines between the cell's device text and the kernels."""
+        return []
+
+    def foreign_text(self, piece: Span) -> str:
+        """A part of the cell's device text as it is passed on, with as many lines."""
+        return piece.text
+
+    def closing(self) -> list[str]:
+        """Lines behind the kernels."""
+        return []
 
     # ---------------------------------------------------------------------------------------- functions and storage
 
@@ -149,16 +170,17 @@ class Dialect(abc.ABC):
         """A barrier of all threads of the block that orders its memory and device memory, as a statement."""
 
     @abc.abstractmethod
-    def warp_barrier(self, lanes: int | None = None) -> str:
-        """A barrier of the threads of a warp, or of the first `lanes` of them."""
+    def warp_barrier(self, mask: int | None = None) -> str:
+        """A barrier of the threads of a warp, or of those whose bit is set in `mask`."""
 
     @abc.abstractmethod
     def named_barrier(self, number: str, threads: str, arrives: bool = False) -> str:
         """A barrier of some threads of the block, by number 0..15."""
 
     @abc.abstractmethod
-    def grid_barrier(self, counter: str, blocks: str, last: str) -> str:
-        """A barrier of all threads of a cooperative launch; `last` is the name of `counter_parameter`'s argument."""
+    def grid_barrier(self, counter: str, blocks: str) -> str:
+        """A barrier of all threads of a cooperative launch of `blocks` blocks; `counter` is the name of the parameter of
+        `counter_parameter`."""
 
     @abc.abstractmethod
     def fence(self, level: ir.Level) -> str:
@@ -185,6 +207,10 @@ class Dialect(abc.ABC):
     def vector_copy(self, to: str, to_space: Space, source: str, source_space: Space, size: int) -> str:
         """A statement: copies `size` bytes (2, 4, 8 or 16, both addresses aligned to it) in one access."""
 
+    @abc.abstractmethod
+    def vector_zero(self, to: str, space: Space, size: int) -> str:
+        """A statement: `size` bytes (2, 4, 8 or 16, the address aligned to it) become zero in one access."""
+
     # ------------------------------------------------------------------------------------------------------ events
 
     @abc.abstractmethod
@@ -204,10 +230,6 @@ class Dialect(abc.ABC):
     def event_wait(self, event: str, generation: str) -> str:
         """A statement: waits until `generation` is complete. Only its lowest bit counts (generations are counted from
         0); an event that starts ready is waited for as one that has completed generation -1."""
-
-    @abc.abstractmethod
-    def event_pending(self, event: str, generation: str) -> str:
-        """An expression: whether a generation is not complete yet."""
 
     # ------------------------------------------------------------------------------------------------ messages
 

@@ -3,7 +3,7 @@
 The regions from the outermost one down to `block` make the grid, whose axes x, y, z are the indices of the block
 region, first index first; where that does not fit (more levels, symbolic extents) the grid is linear. Below a block
 every region takes its indices from the position of a thread: a single shape of threads keeps its axes, anything else
-decodes the linear number of the thread, in which the innermost region is the fastest and of each region the first index.
+decodes the linear number of the thread, in which the innermost region is the fastest and of a region its first index.
 """
 
 from __future__ import annotations

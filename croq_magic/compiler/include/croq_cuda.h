@@ -1,0 +1,380 @@
+// What generated CUDA text needs: element types, helpers, and named wrappers around instructions. No standard header is
+// included: NVRTC has none, and nvcc compiles faster without.
+//
+// With CROQ_EMULATE the text is host C++: croq_emulate.h then gives the meaning of CUDA's own words and of the wrappers.
+// It provides
+//   threadIdx blockIdx blockDim gridDim, __device__ __global__ __shared__ __forceinline__ __noinline__ __launch_bounds__
+//   __syncthreads __syncwarp __threadfence __threadfence_block, shuffles, ballots and votes, printf, uint2 uint4
+//   atomicAdd (int, unsigned, unsigned long long, float, double), atomicSub atomicExch atomicMin atomicMax atomicAnd
+//   atomicOr atomicXor (int, unsigned, unsigned long long, long long where CUDA has it), atomicCAS (those and unsigned
+//   short), CUDA's math functions of f32 and f64, and the integer types of <stdint.h>
+//   croq_async_copy<BYTES>(shared, global), croq_async_copy_zfill<BYTES>(shared, global, valid), croq_async_commit(),
+//   croq_async_wait<GROUPS>(), croq_bar_sync(number, threads), croq_bar_arrive(number, threads),
+//   croq_mbarrier_init(word, count), croq_mbarrier_arrive(word), croq_mbarrier_wait(word, parity),
+//   croq_fence_block(), croq_fence_device(), croq_grid_sync(counter, blocks)
+// and defines CROQ_INLINE and CROQ_MEMBER as below without __device__.
+#pragma once
+
+#ifdef CROQ_EMULATE
+#include "croq_emulate.h"
+#else
+#ifdef __CUDACC_RTC__
+typedef signed char int8_t;
+typedef short int16_t;
+typedef int int32_t;
+typedef long long int64_t;
+typedef unsigned char uint8_t;
+typedef unsigned short uint16_t;
+typedef unsigned int uint32_t;
+typedef unsigned long long uint64_t;
+#else
+#include <stdint.h>
+#endif
+#define CROQ_INLINE static __device__ __forceinline__
+#define CROQ_MEMBER __device__ __forceinline__
+#endif
+
+// -------------------------------------------------------------------------------------------------- element types
+namespace choreo {
+typedef int8_t s8;
+typedef int16_t s16;
+typedef int32_t s32;
+typedef int64_t s64;
+typedef uint8_t u8;
+typedef uint16_t u16;
+typedef uint32_t u32;
+typedef uint64_t u64;
+typedef float f32;
+typedef float tf32;
+typedef double f64;
+
+template <typename To, typename From>
+CROQ_INLINE To croq_bits(From value) {
+  static_assert(sizeof(To) == sizeof(From), "same width");
+  union { From from; To to; } both = {value};
+  return both.to;
+}
+
+// binary16; conversions are single instructions on a GPU and integer arithmetic elsewhere, rounding to nearest even.
+struct f16 {
+  uint16_t bits;
+  f16() = default;
+  CROQ_MEMBER static uint16_t round(float value) {
+#ifndef CROQ_EMULATE
+    uint16_t out;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(value));
+    return out;
+#else
+    const uint32_t raw = croq_bits<uint32_t>(value), sign = (raw >> 16) & 0x8000u, magnitude = raw & 0x7fffffffu;
+    if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+    if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
+    if (magnitude < 0x38800000u) {  // below the smallest normal half: adding 0.5 lets the FPU round the subnormal
+      const float sum = croq_bits<float>(magnitude) + 0.5f;
+      return (uint16_t)(sign | (croq_bits<uint32_t>(sum) - 0x3f000000u));
+    }
+    return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + ((magnitude >> 13) & 1u)) >> 13));
+#endif
+  }
+  CROQ_MEMBER static float widen(uint16_t half) {
+#ifndef CROQ_EMULATE
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(half));
+    return out;
+#else
+    const uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
+    if (rest >= 0x7c00u) return croq_bits<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
+    if (rest < 0x400u) return croq_bits<float>(sign | croq_bits<uint32_t>((float)rest * 5.9604644775390625e-8f));
+    return croq_bits<float>(sign | ((rest << 13) + 0x38000000u));
+#endif
+  }
+  CROQ_MEMBER f16(float value) : bits(round(value)) {}
+  CROQ_MEMBER operator float() const { return widen(bits); }
+};
+
+// bfloat16: the upper half of a float, rounded to nearest even; a NaN stays a quiet NaN.
+struct bf16 {
+  uint16_t bits;
+  bf16() = default;
+  CROQ_MEMBER static uint16_t round(float value) {
+#if !defined(CROQ_EMULATE) && defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    uint16_t out;
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out) : "f"(value));
+    return out;
+#else
+    const uint32_t raw = croq_bits<uint32_t>(value);
+    const uint32_t rounded = (raw + 0x7fffu + ((raw >> 16) & 1u)) >> 16;
+    return (uint16_t)((raw & 0x7fffffffu) > 0x7f800000u ? ((raw >> 16) | 0x40u) : rounded);
+#endif
+  }
+  CROQ_MEMBER bf16(float value) : bits(round(value)) {}
+  CROQ_MEMBER operator float() const { return croq_bits<float>((uint32_t)bits << 16); }
+};
+}  // namespace choreo
+#include "croq_small.h"
+namespace croq = choreo;
+
+// ------------------------------------------------------------------------------------------------ scalar helpers
+// Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
+template <typename To, typename From>
+CROQ_INLINE To croq_to_int(From value) {
+  constexpr bool is_signed = (To)-1 < (To)0;
+  constexpr int bits = (int)sizeof(To) * 8;
+  constexpr To low = is_signed ? (To)((To)1 << (bits - 1)) : (To)0;
+  constexpr To high = (To)~low;
+  constexpr From limit = (From)((From)(1ull << (bits - 1)) * (is_signed ? (From)1 : (From)2));
+  if (!(value == value)) return 0;
+  if (value >= limit) return high;
+  if (value <= (is_signed ? -limit : (From)0)) return low;
+  return (To)value;
+}
+
+template <typename T>
+CROQ_INLINE T croq_min(T a, T b) { return b < a ? b : a; }
+template <typename T>
+CROQ_INLINE T croq_max(T a, T b) { return a < b ? b : a; }
+
+// Division rounds towards zero; a zero divisor gives 0, and the most negative value over -1 wraps.
+template <typename T>
+CROQ_INLINE T croq_div(T a, T b) {
+  if (b == 0) return 0;
+  if ((T)-1 < (T)0 && b == (T)-1) return (T)(0 - a);
+  return (T)(a / b);
+}
+template <typename T>
+CROQ_INLINE T croq_mod(T a, T b) {
+  if (b == 0) return 0;
+  if ((T)-1 < (T)0 && b == (T)-1) return 0;
+  return (T)(a % b);
+}
+
+// Shifts by the width or more give what arithmetic says (0, or the sign), where C++ leaves it undefined.
+template <typename T>
+CROQ_INLINE T croq_shl(T a, int64_t n) { return n < 0 || n >= (int64_t)sizeof(T) * 8 ? (T)0 : (T)(a << n); }
+template <typename T>
+CROQ_INLINE T croq_shr(T a, int64_t n) {
+  constexpr int64_t last = (int64_t)sizeof(T) * 8 - 1;
+  return n < 0 || n > last ? (a < (T)0 ? (T)-1 : (T)0) : (T)(a >> n);
+}
+
+template <typename T>
+CROQ_INLINE T croq_alignup(T v, T a) { return (T)((v + a - 1) / a * a); }
+template <typename T>
+CROQ_INLINE T croq_aligndown(T v, T a) { return (T)(v / a * a); }
+template <typename T>
+CROQ_INLINE T croq_ceildiv(T a, T b) { return b == 0 ? (T)0 : (T)((a + b - 1) / b); }
+
+// The place of an element in a swizzled buffer: chunks of 16 bytes of a row of 128 bytes change places by the row.
+template <typename T>
+CROQ_INLINE T croq_swizzle(T place, int mask) { return place ^ ((place >> 3) & mask); }
+
+// ------------------------------------------------------------------------------------------------------- math
+#define CROQ_MATH1(name)                                             \
+  CROQ_INLINE float croq_##name(float x) { return name##f(x); }      \
+  CROQ_INLINE double croq_##name(double x) { return name(x); }
+CROQ_MATH1(sin) CROQ_MATH1(cos) CROQ_MATH1(tan) CROQ_MATH1(asin) CROQ_MATH1(acos) CROQ_MATH1(atan) CROQ_MATH1(sinh)
+CROQ_MATH1(cosh) CROQ_MATH1(tanh) CROQ_MATH1(exp) CROQ_MATH1(exp2) CROQ_MATH1(expm1) CROQ_MATH1(log) CROQ_MATH1(log1p)
+CROQ_MATH1(sqrt) CROQ_MATH1(fabs) CROQ_MATH1(ceil) CROQ_MATH1(floor) CROQ_MATH1(round)
+#undef CROQ_MATH1
+#define CROQ_MATH2(ours, name)                                                        \
+  CROQ_INLINE float croq_##ours(float x, float y) { return name##f(x, y); }           \
+  CROQ_INLINE double croq_##ours(double x, double y) { return name(x, y); }
+CROQ_MATH2(pow, pow) CROQ_MATH2(atan2, atan2) CROQ_MATH2(fmax, fmax) CROQ_MATH2(fmin, fmin)
+#undef CROQ_MATH2
+CROQ_INLINE float croq_fma(float a, float b, float c) { return fmaf(a, b, c); }
+CROQ_INLINE double croq_fma(double a, double b, double c) { return fma(a, b, c); }
+template <typename T>
+CROQ_INLINE T croq_rsqrt(T x) { return (T)1 / croq_sqrt(x); }
+template <typename T>
+CROQ_INLINE T croq_frcp(T x) { return (T)1 / x; }
+template <typename T>
+CROQ_INLINE T croq_sign(T x) { return (T)((x > (T)0) - (x < (T)0)); }
+template <typename T>
+CROQ_INLINE T croq_isfinite(T x) { return (T)(x - x == (T)0); }
+// 1 / (1 + e^-x) with the smaller of e^x and e^-x, so that it underflows no earlier than its result.
+template <typename T>
+CROQ_INLINE T croq_sigmoid(T x) {
+  const T e = croq_exp(-croq_fabs(x));
+  return (x < (T)0 ? e : (T)1) / ((T)1 + e);
+}
+// log(1 + e^x) without overflow for large x.
+template <typename T>
+CROQ_INLINE T croq_softplus(T x) { return (x > (T)0 ? x : (T)0) + croq_log1p(croq_exp(-croq_fabs(x))); }
+// x/2 (1 + tanh u) is x / (1 + e^-2u), which does not cancel for negative x.
+template <typename T>
+CROQ_INLINE T croq_gelu(T x) {
+  const T u = (T)0.79788456 * (x + (T)0.044715 * (x * x * x));
+  return x / ((T)1 + croq_exp((T)-2 * u));
+}
+
+// ------------------------------------------------------------------------------------------------------ atomics
+// Relaxed updates that return the old value, for the element types of the language's table.
+CROQ_INLINE int32_t croq_atomic_add(int32_t* p, int32_t v) { return atomicAdd(p, v); }
+CROQ_INLINE uint32_t croq_atomic_add(uint32_t* p, uint32_t v) { return atomicAdd(p, v); }
+CROQ_INLINE float croq_atomic_add(float* p, float v) { return atomicAdd(p, v); }
+CROQ_INLINE double croq_atomic_add(double* p, double v) { return atomicAdd(p, v); }
+CROQ_INLINE uint64_t croq_atomic_add(uint64_t* p, uint64_t v) {
+  return atomicAdd((unsigned long long*)p, (unsigned long long)v);
+}
+CROQ_INLINE int64_t croq_atomic_add(int64_t* p, int64_t v) {
+  return (int64_t)atomicAdd((unsigned long long*)p, (unsigned long long)v);
+}
+// 16-bit floats: compare and swap, so that every update rounds as the type does.
+template <typename T>
+CROQ_INLINE T croq_atomic_add(T* p, T v) {
+  static_assert(sizeof(T) == 2, "no atomic add of this type");
+  unsigned short* const place = (unsigned short*)p;
+  unsigned short old = *(volatile unsigned short*)place, seen;
+  do {
+    seen = old;
+    T current = choreo::croq_bits<T>(seen);
+    old = atomicCAS(place, seen, choreo::croq_bits<unsigned short>(T((float)current + (float)v)));
+  } while (old != seen);
+  return choreo::croq_bits<T>(old);
+}
+CROQ_INLINE int32_t croq_atomic_sub(int32_t* p, int32_t v) { return atomicSub(p, v); }
+CROQ_INLINE uint32_t croq_atomic_sub(uint32_t* p, uint32_t v) { return atomicSub(p, v); }
+CROQ_INLINE int32_t croq_atomic_exch(int32_t* p, int32_t v) { return atomicExch(p, v); }
+CROQ_INLINE uint32_t croq_atomic_exch(uint32_t* p, uint32_t v) { return atomicExch(p, v); }
+CROQ_INLINE float croq_atomic_exch(float* p, float v) { return atomicExch(p, v); }
+CROQ_INLINE uint64_t croq_atomic_exch(uint64_t* p, uint64_t v) {
+  return atomicExch((unsigned long long*)p, (unsigned long long)v);
+}
+#define CROQ_ATOMIC(ours, name, wide)                                                                  \
+  CROQ_INLINE int32_t croq_atomic_##ours(int32_t* p, int32_t v) { return name(p, v); }                 \
+  CROQ_INLINE uint32_t croq_atomic_##ours(uint32_t* p, uint32_t v) { return name(p, v); }              \
+  CROQ_INLINE int64_t croq_atomic_##ours(int64_t* p, int64_t v) { return (int64_t)name((wide*)p, (wide)v); } \
+  CROQ_INLINE uint64_t croq_atomic_##ours(uint64_t* p, uint64_t v) {                                   \
+    return name((unsigned long long*)p, (unsigned long long)v);                                        \
+  }
+CROQ_ATOMIC(min, atomicMin, long long)
+CROQ_ATOMIC(max, atomicMax, long long)
+CROQ_ATOMIC(and, atomicAnd, unsigned long long)
+CROQ_ATOMIC(or, atomicOr, unsigned long long)
+CROQ_ATOMIC(xor, atomicXor, unsigned long long)
+#undef CROQ_ATOMIC
+CROQ_INLINE int32_t croq_atomic_cas(int32_t* p, int32_t expected, int32_t v) { return atomicCAS(p, expected, v); }
+CROQ_INLINE uint32_t croq_atomic_cas(uint32_t* p, uint32_t expected, uint32_t v) { return atomicCAS(p, expected, v); }
+CROQ_INLINE uint64_t croq_atomic_cas(uint64_t* p, uint64_t expected, uint64_t v) {
+  return atomicCAS((unsigned long long*)p, (unsigned long long)expected, (unsigned long long)v);
+}
+CROQ_INLINE uint16_t croq_atomic_cas(uint16_t* p, uint16_t expected, uint16_t v) {
+  return atomicCAS((unsigned short*)p, (unsigned short)expected, (unsigned short)v);
+}
+
+// -------------------------------------------------------------------------------------------------- failed checks
+// The first failure of a launch wins: its number plus one, then its values.
+template <typename... Values>
+static __device__ __noinline__ void croq_fail(int64_t* report, int check, Values... values) {
+  if (atomicCAS((unsigned long long*)report, 0ull, (unsigned long long)(check + 1)) != 0ull) return;
+  const int64_t list[sizeof...(Values) + 1] = {(int64_t)values..., 0};
+  for (int i = 0; i < (int)sizeof...(Values); ++i) report[1 + i] = list[i];
+}
+
+// ------------------------------------------------------------------------------------------------------- wrappers
+#ifndef CROQ_EMULATE
+CROQ_INLINE unsigned croq_shared_address(const void* p) { return (unsigned)__cvta_generic_to_shared(p); }
+
+CROQ_INLINE void croq_bar_sync(int number, int threads) {
+  asm volatile("barrier.sync %0, %1;" : : "r"(number), "r"(threads) : "memory");
+}
+CROQ_INLINE void croq_bar_arrive(int number, int threads) {
+  asm volatile("barrier.arrive %0, %1;" : : "r"(number), "r"(threads) : "memory");
+}
+CROQ_INLINE void croq_fence_block() { __threadfence_block(); }
+CROQ_INLINE void croq_fence_device() { __threadfence(); }
+
+// All blocks of a cooperative launch meet; `counter` has two words: arrivals, and rounds so far.
+static __device__ __noinline__ void croq_grid_sync(unsigned* counter, unsigned blocks) {
+  __syncthreads();
+  if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
+    __threadfence();
+    const unsigned round = *(volatile unsigned*)&counter[1];
+    if (atomicAdd(&counter[0], 1u) == blocks - 1) {
+      counter[0] = 0;
+      __threadfence();
+      atomicAdd(&counter[1], 1u);
+    } else {
+      while (*(volatile unsigned*)&counter[1] == round) {
+      }
+    }
+    __threadfence();
+  }
+  __syncthreads();
+}
+
+#if !defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 800
+// Copies from device memory into the block's memory; complete after the wait for their group.
+template <int kBytes>
+CROQ_INLINE void croq_async_copy(void* shared, const void* global) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "4, 8 or 16 bytes");
+  if (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" : : "r"(croq_shared_address(shared)), "l"(global) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2;" : : "r"(croq_shared_address(shared)), "l"(global),
+                 "n"(kBytes == 16 ? 4 : kBytes) : "memory");
+  }
+}
+// The same with zeros behind the first `valid` bytes, which alone are read.
+template <int kBytes>
+CROQ_INLINE void croq_async_copy_zfill(void* shared, const void* global, int valid) {
+  static_assert(kBytes == 4 || kBytes == 8 || kBytes == 16, "4, 8 or 16 bytes");
+  if (kBytes == 16) {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" : : "r"(croq_shared_address(shared)), "l"(global),
+                 "r"(valid) : "memory");
+  } else {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" : : "r"(croq_shared_address(shared)), "l"(global),
+                 "n"(kBytes == 16 ? 4 : kBytes), "r"(valid) : "memory");
+  }
+}
+CROQ_INLINE void croq_async_commit() { asm volatile("cp.async.commit_group;" : : : "memory"); }
+template <int kGroups>
+CROQ_INLINE void croq_async_wait() { asm volatile("cp.async.wait_group %0;" : : "n"(kGroups) : "memory"); }
+
+// A word of the block's memory at which `count` arrivals complete a phase. `parity` is that of the phase waited for.
+CROQ_INLINE void croq_mbarrier_init(uint64_t* word, unsigned count) {
+  asm volatile("mbarrier.init.shared.b64 [%0], %1;" : : "r"(croq_shared_address(word)), "r"(count) : "memory");
+}
+CROQ_INLINE void croq_mbarrier_arrive(uint64_t* word) {
+  asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" : : "r"(croq_shared_address(word)) : "memory");
+}
+CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
+  unsigned done;
+  do {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 900
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(croq_shared_address(word)), "r"(parity & 1) : "memory");
+#else
+    asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared.b64 p, [%1], %2; selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(croq_shared_address(word)), "r"(parity & 1) : "memory");
+#endif
+  } while (!done);
+}
+#else
+// Before sm_80 the same by counting: the low half holds the arrivals that are missing, the high half their number and,
+// in its last bit, the phase.
+CROQ_INLINE void croq_mbarrier_init(uint64_t* word, unsigned count) { *word = (uint64_t)count << 33 | count; }
+CROQ_INLINE void croq_mbarrier_arrive(uint64_t* word) {
+  unsigned* const half = (unsigned*)word;
+  __threadfence_block();
+  if (atomicSub(half, 1u) == 1u) {
+    *(volatile unsigned*)half = *(volatile unsigned*)(half + 1) >> 1;
+    __threadfence_block();
+    atomicXor(half + 1, 1u);
+  }
+}
+CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
+  while ((*(volatile unsigned*)((unsigned*)word + 1) & 1u) == (parity & 1u)) {
+  }
+  __threadfence_block();
+}
+#endif
+#endif
+
+namespace croq_cell {
+using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;
+using choreo::u8; using choreo::u16; using choreo::u32; using choreo::u64;
+using choreo::f16; using choreo::bf16; using choreo::f32; using choreo::tf32; using choreo::f64;
+using choreo::s2; using choreo::s4; using choreo::s6; using choreo::u1; using choreo::u2; using choreo::u4;
+using choreo::u6; using choreo::bin1; using choreo::f8_e4m3; using choreo::f8_e5m2; using choreo::f8_ue4m3;
+using choreo::f8_ue8m0; using choreo::f6_e3m2; using choreo::f6_e2m3; using choreo::f4_e2m1;
+}

@@ -1,0 +1,124 @@
+"""Gives blocks of one thread to threads of larger blocks.
+
+Source: language reference, execution model, section 2.1: a single level without annotation maps to blocks, and instances
+may be fused into threads when nothing in the body tells the difference. On a GPU a block of one thread leaves 31 of 32
+lanes idle, so any extent becomes blocks of threads:
+
+    region block [i < M, j < N] { body }
+    region block [tile < ceil(M N / 256)] { region thread [lane < 256] { if tile * 256 + lane < M N { i, j; body } } }
+
+Neighbouring threads get neighbouring values of the index that most accesses of device memory run along.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import ClassVar
+
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.structure import fresh_name, map_kernels
+from croq_magic.compiler.types import BOOL, S32, S64
+from croq_magic.compiler.visit import walk
+
+Level = ir.Level
+_PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
+_TOGETHER = (
+    *(ir.Region, ir.Barrier, ir.NamedBarrier, ir.Fence, ir.Masked, ir.Event, ir.Fragment),
+    *(ir.CxxText, ir.Asm, ir.Call, ir.Print),  # text of the cell may ask for its place; prints keep their order
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class SpreadBlocks:
+    """Makes blocks of up to `width` threads where every block has one; enough blocks for `units` processors come
+    first."""
+
+    name: ClassVar[str] = "spread-blocks"
+    width: int = 256
+    units: int = 264
+
+    def __call__(self, function: ir.Function, context: Context) -> ir.Function:
+        taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
+        return map_kernels(function, lambda region: self._kernel(region, taken))
+
+    def _kernel(self, root: ir.Region, taken: set[str]) -> ir.Region:
+        if root.level is Level.DEVICE and len(root.body) == 1 and isinstance(root.body[0], ir.Region):
+            return dataclasses.replace(root, body=(self._kernel(root.body[0], taken),))
+        if root.level is not Level.BLOCK or not root.indices or root.attributes != ir.RegionAttributes():
+            return root
+        if any(map(_cooperates, walk(root.body))):
+            return root
+        return self._spread(root, taken)
+
+    def _spread(self, root: ir.Region, taken: set[str]) -> ir.Region:
+        order = _order(root)
+        total = integers.product(extent for _, extent in order)
+        count = integers.value(total)
+        width = self.width if count is None else self._width(count)
+        size = integers.constant(width)
+        blocks = integers.ceildiv(total, size)
+        tile = ir.Var(fresh_name("tile", taken), S32, ir.Role.REGION, integers.ZERO, blocks)
+        lane = ir.Var(fresh_name("lane", taken), S32, ir.Role.REGION, integers.ZERO, size)
+        linear = integers.add(integers.mul(tile, size), lane)
+        body: list[ir.Stmt] = []
+        whole = count is not None and count % width == 0
+        place: ir.Expr = linear
+        if len([e for _, e in order if integers.value(e) != 1]) > 1 or not whole:
+            small = count is not None and count < 1 << 30
+            first = order[0][0] if len(order) == 1 else None
+            if first is not None:
+                body.append(ir.Let(first, linear, span=root.span))
+                place = first
+            else:
+                var = ir.Var(fresh_name("place", taken), S32 if small else S64, ir.Role.LET, integers.ZERO, total)
+                body.append(ir.Let(var, linear if small else ir.Cast(linear, S64), span=root.span))
+                place = var
+        inner: list[ir.Stmt] = []
+        stride: ir.Expr = integers.ONE
+        for position, (var, extent) in enumerate(order):
+            if var is not place:
+                value = integers.floordiv(place, stride)
+                if position < len(order) - 1:
+                    value = integers.mod(value, extent)
+                inner.append(ir.Let(var, integers.ZERO if integers.value(extent) == 1 else value, span=root.span))
+            stride = integers.mul(stride, extent)
+        inner += root.body
+        if whole:
+            body += inner
+        else:
+            body.append(ir.If(ir.Binary("<", place, total, BOOL), tuple(inner), span=root.span))
+        threads = ir.Region(Level.THREAD, (lane,), (size,), tuple(body), implied=True, span=root.span)
+        return dataclasses.replace(root, indices=(tile,), extents=(blocks,), body=(threads,))
+
+    def _width(self, count: int) -> int:
+        """Threads of a block: fewer where the blocks would be too few."""
+        width = self.width
+        while width > 32 and count < width * self.units:
+            width //= 2
+        return min(width, max(1, count))
+
+
+def _cooperates(node: ir.Node) -> bool:
+    """Whether instances may tell that they share a block, or a statement is done by all threads of one."""
+    if isinstance(node, ir.Copy):
+        return node.src.buffer.storage not in _PRIVATE and node.dst.buffer.storage not in _PRIVATE
+    if isinstance(node, ir.SpanOp):
+        return node.view.buffer.storage not in _PRIVATE
+    if isinstance(node, ir.Declare):
+        return node.buffer.storage not in _PRIVATE
+    return isinstance(node, _TOGETHER)
+
+
+def _order(root: ir.Region) -> list[tuple[ir.Var, ir.Expr]]:
+    """Indices with extents, the one first that most accesses of device memory run along element by element."""
+    pairs = list(zip(root.indices, root.extents, strict=True))
+    score = dict.fromkeys(root.indices, 0)
+    for node in walk(root.body):
+        if isinstance(node, (ir.Load, ir.Store)) and node.view.buffer.storage is ir.Storage.GLOBAL:
+            _, offset = views.element(node.view, node.index)
+            terms = integers.poly(offset)
+            for var in score:
+                score[var] += abs(terms.coefficient(var)) == 1
+    best = max(pairs, key=lambda pair: score[pair[0]])
+    return [best, *(pair for pair in pairs if pair is not best)]

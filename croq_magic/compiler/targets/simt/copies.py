@@ -1,0 +1,244 @@
+"""Transfers between views.
+
+Copies between memories are collective: the threads of a crew go through the elements in steps of the crew's size, in
+chunks of the width that `vectorise-copies` found, neighbouring threads on neighbouring chunks of the side that lies in
+device memory. Copies into or out of a thread's own storage are loops of that thread.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.vectorise_copies import width_of
+from croq_magic.compiler.targets.simt.dialect import Dialect, space_of
+from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on
+from croq_magic.compiler.types import S32
+from croq_magic.compiler.visit import substitute
+
+if TYPE_CHECKING:
+    from croq_magic.compiler.targets.simt.statements import Statements
+
+PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
+UNROLLED = 64  # elements of a thread's own storage that are copied by unrolled loops, so that they stay in registers
+Index = tuple[ir.Expr, ...]
+
+
+@dataclasses.dataclass(frozen=True)
+class Transfer:
+    """What one element of the destination gets: over `extents`, the element of `dst` at `to` becomes that of `src` at
+    `source` where all `conditions` hold, and `otherwise` elsewhere. Offsets and conditions are over the variables
+    `index`; a condition is (index, extent): 0 <= index < extent."""
+
+    extents: tuple[ir.Expr, ...]
+    index: tuple[ir.Var, ...]
+    dst: ir.Buffer
+    src: ir.Buffer
+    to: ir.Expr
+    source: ir.Expr
+    conditions: tuple[tuple[ir.Expr, ir.Expr], ...]
+    otherwise: ir.Expr
+
+    def at(self, values: dict[ir.Var, ir.Expr]) -> Transfer:
+        """The transfer with other expressions in the place of some of its variables."""
+
+        def change(e: ir.Expr) -> ir.Expr:
+            return integers.simplify(substitute(e, values))
+
+        return dataclasses.replace(
+            self,
+            to=change(self.to),
+            source=change(self.source),
+            conditions=tuple((change(place), extent) for place, extent in self.conditions),
+        )
+
+
+def plan(out: Statements, s: ir.Copy) -> Transfer:
+    """A copy with padding, permutation, partial destination and zero fill as one assignment per element."""
+    src, dst = s.src, s.dst
+    order = s.permutation or tuple(range(src.rank))
+    inner = tuple(src.extents[d] for d in order)
+    extents = dst.extents if s.partial else inner
+    low: Index = (integers.ZERO,) * dst.rank
+    filled = s.partial
+    if s.pad:
+        low = tuple(pair[0] for pair in s.pad)
+        if not s.partial:
+            extents = tuple(
+                integers.add(integers.add(pair[0], extent), pair[1]) for pair, extent in zip(s.pad, inner, strict=True)
+            )
+        filled = True
+    index = tuple(out.loop_variable(f"i{d}", extent) for d, extent in enumerate(extents))
+    shifted = tuple(integers.sub(i, o) for i, o in zip(index, low, strict=True))
+    source: list[ir.Expr] = [integers.ZERO] * src.rank
+    for position, d in enumerate(order):
+        source[d] = shifted[position]
+    conditions: list[tuple[ir.Expr, ir.Expr]] = []
+    if filled:
+        for place, extent, whole in zip(shifted, inner, extents, strict=True):
+            if not integers.equal(extent, whole):
+                conditions.append((place, extent))
+    if src.zfill:
+        base, _ = views.element(src, tuple(source))
+        for place, extent in zip(base, src.buffer.shape, strict=True):
+            least, most = integers.interval(place)
+            size = integers.value(extent)
+            if least is None or least < 0 or most is None or size is None or most >= size:
+                conditions.append((place, extent))
+    zero = ir.Const(0.0 if dst.buffer.dtype.is_float else 0, dst.buffer.dtype)
+    otherwise: ir.Expr = zero
+    if s.pad and s.pad_value is not None:
+        otherwise = s.pad_value
+    to, origin = buffer_offset(dst, index), buffer_offset(src, tuple(source))
+    transfer = Transfer(extents, index, dst.buffer, src.buffer, to, origin, tuple(conditions), otherwise)
+    return joined(out, transfer) if not conditions else transfer
+
+
+def step(e: ir.Expr, var: ir.Var) -> ir.Expr | None:
+    """By how much an offset grows with a variable; None if that is not constant."""
+    found = integers.sub(substitute(e, {var: integers.add(var, integers.ONE)}), e)
+    return None if depends_on(found, {var.name}) else found
+
+
+def joined(out: Statements, t: Transfer) -> Transfer:
+    """Without dimensions of extent 1, and neighbours as one dimension where both sides run on from one to the other."""
+    place = 0
+    while place < len(t.index):
+        var, extent = t.index[place], t.extents[place]
+        if integers.value(extent) == 1 and len(t.index) > 1:
+            t = _without(t.at({var: integers.ZERO}), place, place + 1, (), ())
+            place = 0
+            continue
+        if place + 1 < len(t.index):
+            inner, length = t.index[place + 1], t.extents[place + 1]
+            pairs = [(step(e, var), step(e, inner)) for e in (t.to, t.source)]
+            if all(a is not None and b is not None and integers.equal(a, integers.mul(b, length)) for a, b in pairs):
+                one = out.loop_variable("i", integers.mul(extent, length))
+                moved = t.at({var: integers.ZERO, inner: one})
+                t = _without(moved, place, place + 2, (one,), (integers.mul(extent, length),))
+                place = 0
+                continue
+        place += 1
+    return t
+
+
+def _without(t: Transfer, start: int, end: int, index: tuple[ir.Var, ...], extents: tuple[ir.Expr, ...]) -> Transfer:
+    return dataclasses.replace(
+        t, index=(*t.index[:start], *index, *t.index[end:]), extents=(*t.extents[:start], *extents, *t.extents[end:])
+    )
+
+
+def emit_copy(out: Statements, s: ir.Copy) -> None:
+    """The statements of one transfer."""
+    if any(hint.startswith("sp") for hint in s.hints):
+        raise out.unsupported("structured-sparse copies are", s.span)
+    with out.window_check((s.src, s.dst), s.span):
+        _transfer(out, s)
+
+
+def _transfer(out: Statements, s: ir.Copy) -> None:
+    transfer = plan(out, s)
+    into, source = s.dst.buffer.storage, s.src.buffer.storage
+    if into in PRIVATE or source in PRIVATE:
+        with out.elected(everyone=into in PRIVATE):
+            _serial(out, transfer)
+        return
+    size = s.dst.buffer.dtype.size
+    width = width_of(s)
+    asynchronous = is_asynchronous(out.dialect, s)
+    chunk = integers.constant(width // size)
+    axes = order_axes(transfer, width // size)
+    last = axes[-1]
+    counts = tuple(integers.floordiv(transfer.extents[d], chunk) if d == last else transfer.extents[d] for d in axes)
+    with out.crew_loop(counts, tuple(transfer.index[d].name for d in axes)) as places:
+        values: dict[ir.Var, ir.Expr] = {
+            transfer.index[d]: integers.mul(place, chunk) if d == last else place
+            for d, place in zip(axes, places, strict=True)
+        }
+        moved = transfer.at(values)
+        if width > size or asynchronous:
+            _chunk(out, moved, width, asynchronous)
+        else:
+            _element(out, moved)
+    if asynchronous:
+        out.line(out.dialect.async_commit())
+
+
+def is_asynchronous(dialect: Dialect, s: ir.Copy) -> bool:
+    """Whether a copy is left to the hardware and completes at its wait; others complete at the statement."""
+    directions = (s.src.buffer.storage, s.dst.buffer.storage) == (ir.Storage.GLOBAL, ir.Storage.SHARED)
+    return s.token is not None and directions and not s.pad and width_of(s) in dialect.async_bytes
+
+
+def order_axes(t: Transfer, chunk: int) -> tuple[int, ...]:
+    """Dimensions of the destination, the one whose neighbours lie together in device memory last."""
+    axes = list(range(len(t.index)))
+    if chunk > 1 or len(axes) < 2:
+        return tuple(axes)
+    for buffer, offset in ((t.src, t.source), (t.dst, t.to)):
+        if buffer.storage is not ir.Storage.GLOBAL:
+            continue
+        for d in reversed(axes):
+            stride = step(offset, t.index[d])
+            if stride is not None and integers.value(stride) == 1 and integers.value(t.extents[d]) != 1:
+                return (*(axis for axis in axes if axis != d), d)
+    return tuple(axes)
+
+
+def _condition(out: Statements, t: Transfer) -> str:
+    return " && ".join(out.in_range(place, extent) for place, extent in t.conditions)
+
+
+def _at(out: Statements, buffer: ir.Buffer, offset: ir.Expr) -> str:
+    return f"{out.expressions.pointer(buffer)}[{out.expressions.place(buffer, offset)}]"
+
+
+def _element(out: Statements, t: Transfer) -> None:
+    target, source = _at(out, t.dst, t.to), _at(out, t.src, t.source)
+    if t.conditions:
+        source = f"{_condition(out, t)} ? {source} : {out.expressions.converted(t.otherwise, t.dst.dtype)}"
+    out.line(f"{target} = {source};")
+
+
+def _chunk(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None:
+    d = out.dialect
+    to, source = f"&{_at(out, t.dst, t.to)}", f"&{_at(out, t.src, t.source)}"
+    if asynchronous:
+        move = d.async_copy(to, source, width)
+    else:
+        move = d.vector_copy(to, space_of(t.dst), source, space_of(t.src), width)
+    if not t.conditions:
+        out.line(move)
+        return
+    with out.block(f"if ({_condition(out, t)})", "} else {"):
+        out.line(move)
+    out.depth += 1
+    out.line(d.vector_zero(to, space_of(t.dst), width))
+    out.depth -= 1
+    out.line("}")
+
+
+def _serial(out: Statements, t: Transfer) -> None:
+    """All elements by one thread."""
+    with out.loop_nest(t.index, t.extents, UNROLLED):
+        _element(out, t)
+
+
+def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:
+    """Sets every element of a view: together in memory of the block or the device, else by the thread itself."""
+    text = out.expressions.converted(value, view.buffer.dtype)
+    index = tuple(out.loop_variable(f"i{d}", extent) for d, extent in enumerate(view.extents))
+    if view.buffer.storage in PRIVATE:
+        with out.loop_nest(index, view.extents, UNROLLED):
+            out.line(f"{out.expressions.element(view, index)} = {text};")
+        return
+    with out.crew_loop(view.extents, tuple(i.name for i in index)) as places:
+        out.line(f"{out.expressions.element(view, places)} = {text};")
+
+
+def fill_buffer(out: Statements, buffer: ir.Buffer, value: ir.Expr) -> None:
+    """All elements of all slots."""
+    count = integers.product((*map(integers.constant, buffer.slots), *buffer.shape))
+    var = ir.Var("c0", S32, ir.Role.COORD, integers.ZERO, count)
+    fill(out, ir.View(buffer, (var,), (var,), var, (count,)), value)

@@ -1,0 +1,262 @@
+"""Who carries out a statement: one elected thread, every thread, or a crew of threads together."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+from collections.abc import Iterator, Sequence
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.source import Span
+from croq_magic.compiler.targets.emit_cxx import TIMES, Names
+from croq_magic.compiler.targets.simt.expressions import depends_on
+from croq_magic.compiler.targets.simt.guards import Guards, ModuleState
+from croq_magic.compiler.targets.simt.threads import Selection, Threads, select, unit_threads
+from croq_magic.compiler.types import S32
+
+Level = ir.Level
+MAX_UNROLL = 16  # steps of a crew that are written out by the compiler
+
+
+@dataclasses.dataclass(frozen=True)
+class Crew:
+    """Threads that do something together: the number of a thread among them, and how many they are. `only`: one thread
+    of those that get here does it alone."""
+
+    number: str
+    size: ir.Expr
+    only: int | None = None
+
+
+class Crews(Guards):
+    """Knows where in the kernel the emitter is. `chain` are the regions below the block that are open, `conditions`
+    what has been tested on the way (predicates of `inthreads` and of `if`)."""
+
+    def __init__(self, state: ModuleState, names: Names, threads: Threads) -> None:
+        super().__init__(state, names)
+        self.threads = threads
+        self.single = threads.count == 1
+        self.chain: list[ir.Region] = []
+        self.conditions: list[ir.Expr] = []
+        self.varying: set[str] = set()  # scalars whose values depend on the thread
+        self.uses_thread = False
+        self._elected: str | None = None  # the condition that is open
+
+    # -------------------------------------------------------------------------------------------------- the place
+
+    @property
+    def level(self) -> Level:
+        return (self.chain[-1].level or Level.THREAD) if self.chain else Level.BLOCK
+
+    @property
+    def per_thread(self) -> bool:
+        """Whether every thread is an instance of its own here."""
+        return self.single or self.level is Level.THREAD
+
+    @property
+    def thread(self) -> str:
+        """The linear number of a thread in its block."""
+        if self.single:
+            return "0"
+        self.uses_thread = True
+        return "thread"
+
+    @property
+    def unit_size(self) -> ir.Expr:
+        """Threads of one instance of the innermost region."""
+        return unit_threads(self.chain[-1]) if self.chain else self.threads.total
+
+    def unit(self) -> tuple[Level, ir.Expr, ir.Region | None]:
+        """The innermost enclosing unit coarser than a thread: its level and its number of threads."""
+        for region in reversed(self.chain):
+            if region.level in (Level.GROUP, Level.GROUP4):
+                return region.level, unit_threads(region), region
+        return Level.BLOCK, self.threads.total, None
+
+    def lane(self) -> str:
+        """The number of a thread in the instance of the innermost region."""
+        size = integers.value(self.unit_size)
+        if not self.chain or size == self.threads.count:
+            return self.thread
+        return f"{self.thread} % {self.expressions.index(self.unit_size, TIMES + 1)}"
+
+    # ------------------------------------------------------------------------------------------------ one of them
+
+    @contextlib.contextmanager
+    def elected(self, everyone: bool = False) -> Iterator[None]:
+        """Around what one thread of the instance does; at the level of threads, or with `everyone`, all of them."""
+        if everyone or self.per_thread or self._elected is not None:
+            yield
+            return
+        self._elected = f"{self.lane()} == 0"
+        with self.block(f"if ({self._elected})"):
+            yield
+        self._elected = None
+
+    # -------------------------------------------------------------------------------------------------- together
+
+    def selection(self) -> Selection | None:
+        """The threads that get here, as far as their indices tell."""
+        return select(self.threads, self.chain, self.conditions)
+
+    def crew(self) -> Crew:
+        """The threads that carry out a collective statement together."""
+        if self.single:
+            return Crew("0", integers.ONE)
+        divergent = [c for c in self.conditions if depends_on(c, self.divergent())]
+        if not divergent:
+            return Crew(self.thread, self.threads.total)
+        found = select(self.threads, self.chain, divergent)
+        if found is not None and found.exact and found.contiguous:
+            first = found.threads[0]
+            number = self.thread if first == 0 else f"{self.thread} - {first}"
+            return Crew(number, integers.constant(len(found.threads)))
+        if found is not None and found.exact and found.threads:
+            return Crew("0", integers.ONE, found.threads[0])
+        _, size, region = self.unit()
+        inner = {var.name for r in self.chain for var in r.indices if r.level is Level.THREAD}
+        if region is not None and not any(depends_on(c, inner) for c in divergent):
+            # Every unit that gets here does all of it: all write the same.
+            whole = integers.equal(size, self.threads.total)
+            number = self.thread if whole else f"{self.thread} % {self.expressions.index(size, TIMES + 1)}"
+            return Crew(number, size)
+        return Crew("0", integers.ONE)
+
+    def divergent(self) -> set[str]:
+        """Names of the indices and scalars in which threads of a block differ."""
+        return {var.name for region in self.chain for var in region.indices} | self.varying
+
+    def loop_variable(self, wanted: str, extent: ir.Expr) -> ir.Var:
+        """A fresh index variable in [0, extent)."""
+        name = self.names.fresh(wanted)
+        var = ir.Var(name, S32, ir.Role.LOOP, integers.ZERO, extent)
+        self.names.adopt(var, name)
+        self.define(var)
+        return var
+
+    def define(self, var: ir.Var) -> None:
+        """Notes that a variable has been declared in the text."""
+        raise NotImplementedError
+
+    @contextlib.contextmanager
+    def crew_loop(self, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> Iterator[tuple[ir.Expr, ...]]:
+        """The loop of a crew over all places of `extents`, neighbours on neighbouring places of the last dimension;
+        gives the coordinates."""
+        crew = self.crew()
+        count = integers.product(extents)
+        total, size = integers.value(count), integers.value(crew.size)
+        if size == 1:
+            index = tuple(self.loop_variable(name, extent) for name, extent in zip(wanted, extents, strict=True))
+            with self.nest([f"if ({self.thread} == {crew.only})"] if crew.only is not None else []):
+                with self.loop_nest(index, extents, 0):
+                    yield index
+            return
+        linear = self.loop_variable("i" if len(extents) > 1 else wanted[0], count)
+        name = self.names.of(linear)
+        if total is not None and size is not None and total <= size:
+            head = f"if ({crew.number} < {total})" if total < size else ""
+            with self.block(head):
+                self.line(f"const int {name} = {crew.number};")
+                yield self._decoded(linear, extents, wanted)
+            return
+        wide = self.dialect.index32 if total is not None and total < (1 << 30) else self.dialect.index64
+        if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
+            self.line(self.dialect.unroll(None))
+        stop, stride = self.expressions.index(count), self.expressions.index(crew.size)
+        with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
+            yield self._decoded(linear, extents, wanted)
+
+    def _decoded(self, linear: ir.Var, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> tuple[ir.Expr, ...]:
+        """Coordinates from a linear place, the last dimension fastest."""
+        if len(extents) == 1:
+            return (linear,)
+        places: list[ir.Expr] = []
+        inner: ir.Expr = integers.ONE
+        for position in reversed(range(len(extents))):
+            extent = extents[position]
+            place = integers.floordiv(linear, inner)
+            if position:
+                place = integers.mod(place, extent)
+                inner = integers.mul(inner, extent)
+            if integers.value(place) is None and not isinstance(place, ir.Var):
+                var = self.loop_variable(wanted[position], extent)
+                self.line(f"const {self.index_type(place)} {self.names.of(var)} = {self.expressions.index(place)};")
+                place = var
+            places.append(place)
+        return tuple(reversed(places))
+
+    def index_type(self, e: ir.Expr) -> str:
+        """The C type of an index."""
+        return self.dialect.index64 if self.expressions.index_text(e)[2] else self.dialect.index32
+
+    @contextlib.contextmanager
+    def loop_nest(self, index: Sequence[ir.Var], extents: Sequence[ir.Expr], unrolled: int) -> Iterator[None]:
+        """Loops of one thread over all places of `extents`, written out by the compiler for up to `unrolled` of them."""
+        total = integers.value(integers.product(extents))
+        with contextlib.ExitStack() as stack:
+            for var, extent in zip(index, extents, strict=True):
+                if total is not None and total <= unrolled:
+                    self.line(self.dialect.unroll(None))
+                name, stop = self.names.of(var), self.expressions.index(extent)
+                stack.enter_context(self.block(f"for (int {name} = 0; {name} < {stop}; ++{name})"))
+            yield
+
+    # ---------------------------------------------------------------------------------------------------- barriers
+
+    def join(self, scope: Level, span: Span | None) -> None:
+        """A barrier of all threads that reach this place in their unit of a level."""
+        if self.single:
+            return
+        divergent = [c for c in self.conditions if depends_on(c, self.divergent())]
+        if scope is Level.THREAD:
+            scope = self.unit()[0]
+        if scope in (Level.GROUP, Level.GROUP4):
+            self._join_unit(scope, divergent, span)
+            return
+        if not divergent:
+            self.line(self.dialect.block_barrier())
+            return
+        found = select(self.threads, self.chain, divergent)
+        if found is None or not found.exact:
+            raise self.unsupported("a barrier of threads that are selected by changing values is", span)
+        self._join_selected(found, span)
+
+    def _join_selected(self, found: Selection, span: Span | None) -> None:
+        count = len(found.threads)
+        if count == self.threads.count:
+            self.line(self.dialect.block_barrier())
+        elif count <= 1:
+            return
+        elif found.whole_warps and count == 32:
+            self.line(self.dialect.warp_barrier())
+        elif found.whole_warps:
+            number = 15 - (found.threads[0] // 128) % 8
+            self.line(self.dialect.named_barrier(str(number), str(count)))
+        elif found.threads[0] // 32 == found.threads[-1] // 32:
+            mask = sum(1 << (t % 32) for t in found.threads)
+            self.line(self.dialect.warp_barrier(mask))
+        else:
+            raise self.unsupported("a barrier of threads that are no whole warps is", span)
+
+    def _join_unit(self, scope: Level, divergent: Sequence[ir.Expr], span: Span | None) -> None:
+        region = next((r for r in reversed(self.chain) if r.level is scope), None)
+        if region is None:
+            raise self.unsupported(f"a barrier of a {scope.value} outside one is", span)
+        size = integers.value(unit_threads(region))
+        inner = {var.name for r in self.chain[self.chain.index(region) + 1 :] for var in r.indices}
+        if any(depends_on(c, inner) for c in divergent):
+            found = select(self.threads, self.chain, [c for c in divergent if depends_on(c, inner)], size)
+            if found is None or not found.exact:
+                raise self.unsupported("a barrier of threads that are selected by changing values is", span)
+            if size == 32:
+                self.line(self.dialect.warp_barrier(sum(1 << t for t in found.threads)))
+                return
+        if size == 32:
+            self.line(self.dialect.warp_barrier())
+        elif size == self.threads.count and not divergent:
+            self.line(self.dialect.block_barrier())
+        elif size is None:
+            raise self.unsupported(f"a barrier of a {scope.value} of symbolic size is", span)
+        else:
+            number = "15" if size == self.threads.count else f"15 - {self.thread} / {size} % 8"
+            self.line(self.dialect.named_barrier(number, str(size)))

@@ -1,0 +1,346 @@
+"""One launch as a kernel: its parameters, its storage, and the coordinates of blocks and threads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.accesses import Mode, of_statement
+from croq_magic.compiler.passes.place_shared import place_shared
+from croq_magic.compiler.passes.structure import nested
+from croq_magic.compiler.targets.emit_cxx import TIMES, Names
+from croq_magic.compiler.targets.simt.copies import is_asynchronous
+from croq_magic.compiler.targets.simt.dialect import Space
+from croq_magic.compiler.targets.simt.emission import KernelArgument, SimtKernel
+from croq_magic.compiler.targets.simt.events import Events
+from croq_magic.compiler.targets.simt.groups import pending_groups
+from croq_magic.compiler.targets.simt.guards import REPORT, ModuleState
+from croq_magic.compiler.targets.simt.storage import (
+    ALIGNMENT,
+    SWIZZLED,
+    alignment_of,
+    byte_size,
+    element_count,
+    register_dims,
+    shared_layout,
+)
+from croq_magic.compiler.targets.simt.threads import grid_chain, threads_of
+from croq_magic.compiler.types import S64
+from croq_magic.compiler.visit import walk
+
+Level = ir.Level
+COUNTER = "croq_counter"
+ARENA = "croq_shared"
+_AXES = 3
+_MAX_GRID = 65535  # blocks along y and z
+_RESERVED = ("thread", REPORT, COUNTER, ARENA)
+
+
+class KernelEmitter(Events):
+    """Emits the kernel of one launch. `emit` returns what a launch of it needs."""
+
+    def __init__(self, state: ModuleState, launch: ir.Launch, symbol: str, reserved: Iterable[str]) -> None:
+        self.grid = grid_chain(launch.kernel.region)
+        super().__init__(state, Names({*reserved, *_RESERVED, *state.dialect.keywords}), threads_of(self.grid[-1]))
+        self.launch = launch
+        self.symbol = symbol
+        self.root = launch.kernel.region
+        self.block_region = self.grid[-1]
+        self.cooperative = self.block_region.attributes.cooperative
+        self.declared: set[str] = set()
+        self.register_dims = register_dims(self.root)
+        self.arguments: dict[str, KernelArgument] = {}
+        self.uses_counter = False
+        self.written = _written(self.root)
+        self.layout = shared_layout(
+            self.block_region, place_shared(self.block_region), self.dialect.static_shared_bytes
+        )
+        self.slots: list[str] = []  # definitions of results that one thread hands to the others
+        self.waits = pending_groups(self.block_region, lambda copy: is_asynchronous(self.dialect, copy))
+        self._ends: list[str] = []
+
+    def emit(self) -> SimtKernel:
+        grid = self._grid()
+        head, self.lines = self.lines, []
+        self._place = None
+        self.instance = [var for region in self.grid for var in region.indices]
+        self._open(self.block_region, [])
+        body, self.lines = self.lines, []
+        prologue = [*self._thread_number(), *head, *self._shared(), *self.event_definitions()]
+        arguments = self._all_arguments()
+        parameters = [self._parameter(a) for a in arguments]
+        dynamic, declaration = ("", "")
+        if self.layout.dynamic:
+            dynamic, declaration = self.dialect.dynamic_shared(ARENA, self._alignment())
+        parameters += [dynamic] if dynamic else []
+        attributes = self.block_region.attributes
+        self.depth = 0
+        self._place = None
+        self.at(self.launch.span)
+        self.line(self.dialect.kernel_head(self.symbol, parameters, self.threads.count or 0, attributes) + " {")
+        if declaration:
+            self.line("  " + declaration)
+        self.lines += [*prologue, *body, "}"]
+        total = self.layout.total if self.layout.dynamic else integers.ZERO
+        return SimtKernel(self.symbol, self.launch, arguments, grid, self.threads.block, total, self.cooperative)
+
+    # --------------------------------------------------------------------------------------------------- parameters
+
+    def pointer(self, buffer: ir.Buffer) -> str:
+        name = self.names.of(buffer)
+        if buffer.storage is ir.Storage.GLOBAL:
+            written = buffer in self.written
+            self.arguments.setdefault(name, KernelArgument(name, "buffer", buffer.dtype, buffer, written))
+        return name
+
+    def variable(self, var: ir.Var) -> str:
+        name = self.names.of(var)
+        if var.name not in self.declared:  # dimensions, parameters, scalars and loop indices of the host part
+            dtype = S64 if var.role is ir.Role.DIM else var.dtype
+            self.arguments.setdefault(name, KernelArgument(name, "scalar", dtype, var))
+        return name
+
+    def define(self, var: ir.Var) -> None:
+        self.declared.add(var.name)
+
+    def is_defined(self, var: ir.Var) -> bool:
+        return var.name in self.declared
+
+    def _all_arguments(self) -> tuple[KernelArgument, ...]:
+        found = sorted(self.arguments.values(), key=lambda a: a.kind != "buffer")
+        if self.uses_counter:
+            found.append(KernelArgument(COUNTER, "counter", written=True))
+        if self.reports:
+            found.append(KernelArgument(REPORT, "report", written=True))
+        return tuple(found)
+
+    def _parameter(self, a: KernelArgument) -> str:
+        if a.kind == "report":
+            return self.dialect.report_parameter(REPORT)
+        if a.kind == "counter":
+            return self.dialect.counter_parameter(COUNTER)
+        if a.kind == "buffer":
+            assert a.dtype is not None
+            return self.dialect.buffer_parameter(a.dtype, a.name, not a.written, True)
+        return self.dialect.scalar_parameter(a.dtype, a.name)
+
+    # ---------------------------------------------------------------------------------------------------- the grid
+
+    def _grid(self) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
+        """Declares the indices of the grid and returns its extents."""
+        axes = [pair for region in reversed(self.grid) for pair in zip(region.indices, region.extents, strict=True)]
+        for var, _ in axes:
+            self.define(var)
+        used = {n.name for n in walk(self.block_region.body) if isinstance(n, ir.Var)}
+        levels = [region for region in self.grid if region.indices and region.level is not Level.DEVICE]
+        small = all((integers.value(extent) or _MAX_GRID + 1) <= _MAX_GRID for _, extent in axes[1:])
+        if len(levels) <= 1 and len(axes) <= _AXES and small:
+            for axis, (var, extent) in enumerate(axes):
+                if var.name in used:
+                    text = "0" if integers.value(extent) == 1 else self.dialect.block_index(axis)
+                    self.line(f"const int {self.names.of(var)} = {text};")
+            extents = (*(extent for _, extent in axes), integers.ONE, integers.ONE, integers.ONE)
+            return extents[0], extents[1], extents[2]
+        self._decode(self.dialect.block_index(0), axes, used, whole=True)
+        return integers.product(extent for _, extent in axes), integers.ONE, integers.ONE
+
+    def _decode(
+        self,
+        linear: str,
+        axes: list[tuple[ir.Var, ir.Expr]],
+        used: set[str],
+        whole: bool,
+        stride: ir.Expr = integers.ONE,
+    ) -> None:
+        """Declares indices from a linear number, the first fastest; `whole`: the last takes all that is left."""
+        for position, (var, extent) in enumerate(axes):
+            if var.name in used:
+                text = linear
+                if integers.value(stride) != 1:
+                    text += f" / {self.expressions.index(stride, TIMES + 1)}"
+                last = position == len(axes) - 1 or all(integers.value(e) == 1 for _, e in axes[position + 1 :])
+                if not (last and whole):
+                    text += f" % {self.expressions.index(extent, TIMES + 1)}"
+                self.line(f"const int {self.names.of(var)} = {'0' if integers.value(extent) == 1 else text};")
+            stride = integers.mul(stride, extent)
+
+    # -------------------------------------------------------------------------------------------------- the threads
+
+    def _thread_number(self) -> list[str]:
+        if not self.uses_thread:
+            return []
+        d = self.dialect
+        x, y, z = (integers.value(extent) for extent in self.threads.block)
+        text = d.thread_index(0)
+        if z != 1 or y != 1:
+            width = self.expressions.index(self.threads.block[0], TIMES + 1)
+            rest = d.thread_index(1)
+            if z != 1:
+                height = self.expressions.index(self.threads.block[1], TIMES + 1)
+                rest = f"({rest} + {height} * {d.thread_index(2)})"
+            text = f"{text} + {width} * {rest}" if x != 1 else rest
+        return [f"  const int thread = {text};"]
+
+    def region(self, s: ir.Region) -> None:
+        with self.block():
+            self.chain.append(s)
+            count = len(self.instance)
+            self.instance += s.indices
+            for var in s.indices:
+                self.define(var)
+            self._coordinates(s)
+            conditions, self.conditions = self.conditions, list(self.conditions)
+            self._open(s, self._spare())
+            self.conditions = conditions
+            del self.instance[count:]
+            self.chain.pop()
+
+    def _coordinates(self, s: ir.Region) -> None:
+        used = {n.name for n in walk(s.body) if isinstance(n, ir.Var)}
+        axes = list(zip(s.indices, s.extents, strict=True))
+        if self.threads.axes:
+            for axis, (var, extent) in enumerate(axes):
+                if var.name in used or self._reported(s):
+                    text = "0" if integers.value(extent) == 1 else self.dialect.thread_index(axis)
+                    self.line(f"const int {self.names.of(var)} = {text};")
+            return
+        stride = self.unit_size
+        whole = len(self.chain) == 1
+        wanted = used | {var.name for var, _ in axes} if self._reported(s) else used
+        if wanted & {var.name for var, _ in axes}:
+            self._decode(self.thread, axes, wanted, whole, stride)
+
+    def _reported(self, s: ir.Region) -> bool:
+        """Whether checks inside may report the indices."""
+        return any(
+            (isinstance(n, (ir.Load, ir.Store, ir.Atomic)) and (n.checks or n.view.checks))
+            or isinstance(n, ir.Assert)
+            or (isinstance(n, ir.View) and n.checks)
+            or (isinstance(n, ir.Binary) and n.checked)
+            for n in walk(s.body)
+        )
+
+    def _spare(self) -> list[str]:
+        """The condition that leaves out threads that a region has no instances for."""
+        needed = integers.ONE
+        for region in self.chain:
+            needed = integers.mul(needed, integers.product(region.extents))
+        needed = integers.mul(needed, self.unit_size if self.level is not Level.THREAD else integers.ONE)
+        if integers.equal(needed, self.threads.total):
+            return []
+        return [f"if ({self.thread} < {self.expressions.index(needed)})"]
+
+    def _open(self, s: ir.Region, guards: list[str]) -> None:
+        """The body of an instance; `yield` jumps behind it."""
+        yields = any(isinstance(n, ir.Yield) for n in nested(s.body))
+        label = self.names.fresh("end_of_instance") if yields else ""
+        if yields and self._is_last(s):
+            label = "return"
+        self._ends.append(label)
+        with self.nest(guards):
+            if yields and label != "return":
+                with self.block():
+                    self.body(s.body)
+                self.label(f"{label}:;")
+            else:
+                self.body(s.body)
+        self._ends.pop()
+
+    def _is_last(self, s: ir.Region) -> bool:
+        """Whether nothing follows a region in the kernel."""
+        place: ir.Stmt = self.block_region
+        while place is not s:
+            body = place.body if isinstance(place, ir.Region) else ()
+            if not body or not isinstance(body[-1], ir.Region):
+                return False
+            place = body[-1]
+        return True
+
+    def finish_instance(self) -> None:
+        label = self._ends[-1]
+        self.line("return;" if label == "return" else f"goto {label};")
+
+    def grid_barrier(self) -> None:
+        self.uses_counter = True
+        blocks = " * ".join(self.dialect.grid_extent(axis) for axis in range(_AXES))
+        self.line(self.dialect.grid_barrier(COUNTER, blocks))
+
+    # ---------------------------------------------------------------------------------------------------- storage
+
+    def declare_storage(self, s: ir.Declare) -> None:
+        b = s.buffer
+        if b.storage is ir.Storage.GLOBAL:
+            raise self.unsupported("`global` storage inside a kernel is", s.span)
+        if b.storage is ir.Storage.SHARED:
+            return
+        skipped = self.register_dims.get(id(b), 0)
+        count = element_count(b, skipped)
+        if count is None:
+            raise self.unsupported(f"`{b.name}`: storage of a thread of symbolic size is", b.span)
+        name = self.names.of(b)
+        if b.storage is ir.Storage.REGISTER and count == 1:
+            self.line(f"{self.dialect.ctype(b.dtype)} {name};")
+        else:
+            self.line(self.dialect.private_array(b.dtype, name, max(1, count)))
+
+    def register(self, view: ir.View, index: tuple[ir.Expr, ...]) -> str | None:
+        """An element of a `REGISTER` buffer: a thread has those whose leading indices are its own."""
+        b = view.buffer
+        if b.storage is not ir.Storage.REGISTER:
+            return None
+        skipped = self.register_dims.get(id(b), 0)
+        name = self.names.of(b)
+        if element_count(b, skipped) == 1:
+            return name
+        offset: ir.Expr = integers.ZERO
+        for extent, place in zip(b.shape[skipped:], index[skipped:], strict=True):
+            offset = integers.add(integers.mul(offset, extent), place)
+        return f"{name}[{self.expressions.index(offset)}]"
+
+    def _alignment(self) -> int:
+        return max((alignment_of(b) for b in self.layout.buffers), default=ALIGNMENT)
+
+    def _shared(self) -> list[str]:
+        """Definitions of the block's memory."""
+        d, layout = self.dialect, self.layout
+        lines: list[str] = []
+        if layout.arena and not layout.dynamic:
+            lines.append(d.shared_array(None, ARENA, integers.value(layout.total) or 0, self._alignment()))
+        for buffer in layout.buffers:
+            name = self.names.of(buffer)
+            if not layout.arena:
+                size = byte_size(buffer) or buffer.dtype.size
+                alignment = SWIZZLED if buffer.layout else ALIGNMENT
+                lines.append(d.shared_array(buffer.dtype, name, max(1, size // buffer.dtype.size), alignment))
+                continue
+            pointer = d.pointer_type(buffer.dtype, Space.SHARED)
+            offset = self.expressions.index(layout.offsets[id(buffer)], 13)
+            start = ARENA if offset == "0" else f"({ARENA} + {offset})"
+            lines.append(f"{pointer} const {name} = ({pointer}){start};")
+        lines += self.slots
+        return ["  " + line for line in lines]
+
+    def shared_slot(self, var: ir.Var) -> str:
+        units = 1
+        size = integers.value(self.unit_size)
+        if self.level is not Level.BLOCK and size and self.threads.count:
+            units = self.threads.count // size
+        name = self.names.fresh(f"{var.name}_shared")
+        self.slots.append(self.dialect.shared_array(var.dtype, name, units, 16))
+        return f"{name}[{self.thread} / {size}]" if units > 1 else f"{name}[0]"
+
+    def pending_groups(self, s: ir.Wait | ir.Trigger) -> int | None:
+        return self.waits.get(id(s))
+
+
+def _written(root: ir.Region) -> set[ir.Buffer]:
+    """Buffers that a kernel may write; all of them where C++ text may."""
+    nodes = list(walk(root))
+    opaque = any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes)
+    found: set[ir.Buffer] = set()
+    for n in nodes:
+        if isinstance(n, ir.Buffer) and opaque:
+            found.add(n)
+        if isinstance(n, ir.Stmt):
+            found |= {a.buffer for a in of_statement(n) if a.mode is not Mode.READ}
+    return found
