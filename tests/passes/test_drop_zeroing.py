@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
+from passes.cells import front
 
 from croq_magic.compiler import ir, views
 from croq_magic.compiler.passes.base import Context, run_passes
@@ -143,3 +144,33 @@ def test_plain_stores(function: Callable[[], ir.Function]) -> None:
 def test_zeros_that_may_be_seen_stay(function: Callable[[], ir.Function]) -> None:
     made = function()
     assert run_passes(made, [DropZeroing()], Context()) is made
+
+
+THIRDS = """
+__co__ s32 [{rows}, 8] f(s32 [{rows}, 8] x) {{
+  s32 [{rows}, 8] r;
+  parallel b by 4 : block, t by 8 : thread {{
+    {body}
+  }}
+  return r;
+}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("rows", "body", "dropped"),
+    [
+        (12, "r.at(b * 3, t) = 1; r.at(b * 3 + 2, t) = 3; r.at(b * 3 + 1, t) = 2;", True),
+        (12, "r.at(b * 3, t) = 1; r.at(b * 3 + 2, t) = 3;", False),  # a row is left out
+        (12, "r.at(b * 3, t) = 1; r.at(b * 3 + 1, t) = 3; if (x.at(b, t) > 0) { r.at(b * 3 + 2, t) = 2; }", False),
+        (12, "r.at(b * 3, t) = 1; r.at(b * 3 + 1, t) = 3; r.at(b * 3 + 2, 7 - t) = 2;", False),  # not recognised
+        (16, "foreach i in 2 { r.at(b * 4 + i, t) = 1; r.at(b * 4 + 2 + i, t) = 3; }", True),
+        (16, "foreach i in 2 { r.at(b * 4 + i, t) = 1; r.at(b * 4 + 1 + i, t) = 3; }", False),
+        (12, "r.at(b * 3, t) = 1; r.at(b * 3 + 1, t) = r.at(b * 3 + 2, t); r.at(b * 3 + 2, t) = 2;", False),
+        (13, "r.at(b * 3, t) = 1; r.at(b * 3 + 1, t) = 2; r.at(b * 3 + 2, t) = 2;", False),
+    ],
+)
+def test_stores_that_reach_every_element_together(rows: int, body: str, dropped: bool) -> None:
+    functions, report = front(THIRDS.format(rows=rows, body=body))
+    assert not report.errors, report.text()
+    assert reads_zeros(DropZeroing()(functions["f"], Context())) != dropped

@@ -16,6 +16,7 @@ from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.affine import Dim
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.structure import bodies, nested
+from croq_magic.compiler.types import S32
 from croq_magic.compiler.visit import children, rewrite, substitute, walk
 
 Dims = tuple[Dim, ...]
@@ -114,7 +115,8 @@ def _first_use(root: ir.Stmt, buffer: ir.Buffer) -> _Use | None:
     if any(isinstance(s, ir.Store) and (s.checks or s.view.checks) for _, s, _ in writes):
         return None
     if not loads:
-        filled = any(dims is not None and _covers(s, dims, once=False) for _, s, dims in writes)
+        every = [(s, dims) for _, s, dims in writes if dims is not None]
+        filled = any(_covers(s, dims, once=False) for s, dims in every) or _cover_together(every)
         return _Use(None) if filled else None
     if len(loads) > 1:
         return None
@@ -156,15 +158,55 @@ def _leaves(body: ir.Body, dims: Dims | None) -> Iterator[tuple[ir.Stmt, Dims | 
             yield from _leaves(part, here)
 
 
+def _cover_together(writes: list[tuple[ir.Stmt, Dims]]) -> bool:
+    """Whether statements reach every element that differ in one coordinate, by the same distance from each to the
+    next: `r[b * 3 + 0, c]`, `r[b * 3 + 1, c]`, `r[b * 3 + 2, c]` are like one with an index of extent 3."""
+    if len(writes) < 2:
+        return False
+    found = [_place(s, dims) for s, dims in writes]
+    view, first, dims = found[0]
+    for axis, coordinate in enumerate(first):
+        steps: set[int] = set()
+        for _, other, theirs in found:
+            same = len(theirs) == len(dims) and all(
+                a.var == b.var and integers.equal(a.extent, b.extent) for a, b in zip(theirs, dims, strict=True)
+            )
+            distance = integers.value(integers.sub(other[axis], coordinate))
+            rest = zip(other, first, strict=True)
+            if (
+                same
+                and distance is not None
+                and all(integers.equal(a, b) for i, (a, b) in enumerate(rest) if i != axis)
+            ):
+                steps.add(distance)
+        least, step = min(steps), min((s - min(steps) for s in steps if s != min(steps)), default=0)
+        if step <= 0 or steps != set(range(least, least + step * len(steps), step)):
+            continue
+        which = ir.Var("which write", S32, ir.Role.LOOP, integers.ZERO, integers.constant(len(steps)))
+        lowest = integers.add(coordinate, integers.constant(least))
+        whole = integers.add(lowest, integers.mul(which, integers.constant(step)))
+        places = (*first[:axis], whole, *first[axis + 1 :])
+        if _reach(view, places, (*dims, Dim(which, integers.constant(len(steps)))), once=False):
+            return True
+    return False
+
+
+def _place(access: ir.Load | ir.Stmt, dims: Dims) -> tuple[ir.View, tuple[ir.Expr, ...], Dims]:
+    """The view of an access, the coordinates of its elements, and the dimensions that they run over."""
+    if isinstance(access, (ir.Load, ir.Store)):
+        return access.view, affine.element(access)[0], dims
+    target = _target(access)
+    assert target is not None
+    return target, target.map, (*dims, *map(Dim, target.coords, target.extents))
+
+
 def _covers(access: ir.Load | ir.Stmt, dims: Dims, once: bool) -> bool:
     """Whether an access reaches every element of its buffer, exactly once if `once`."""
-    if isinstance(access, (ir.Load, ir.Store)):
-        view, coordinates = access.view, affine.element(access)[0]
-    else:
-        target = _target(access)
-        assert target is not None
-        view, coordinates = target, target.map
-        dims = (*dims, *map(Dim, target.coords, target.extents))
+    return _reach(*_place(access, dims), once)
+
+
+def _reach(view: ir.View, coordinates: tuple[ir.Expr, ...], dims: Dims, once: bool) -> bool:
+    """Whether coordinates reach every element of a view's buffer, exactly once if `once`."""
     if view.slot:
         return False
     left = {d.var.name: d for d in dims if d.size != 1}

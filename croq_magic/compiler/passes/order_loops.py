@@ -86,7 +86,9 @@ class _Work:
         if dtype is None:
             return None
         if column is None:
-            return _Plan(nest, nest.dims[-1], None, 1)
+            # Rows of scalars advance together for the sake of sums; stores alone are better off element by element.
+            sums = any(isinstance(n, ir.Assign) for n in walk(nest.body))
+            return _Plan(nest, nest.dims[-1], None, 1) if sums else None
         if not nest.registers:
             nest, column = _collapsed(nest, column)
         row, lanes = _row(nest, column.dim), _lanes(self.vectors.width // dtype.size, column.dim)
