@@ -8,13 +8,14 @@ device memory. Copies into or out of a thread's own storage are loops of that th
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.vectorise_copies import width_of
 from croq_magic.compiler.targets.simt.dialect import Dialect, space_of
 from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on
-from croq_magic.compiler.types import S32
+from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import substitute
 
 if TYPE_CHECKING:
@@ -51,6 +52,7 @@ class Transfer:
             to=change(self.to),
             source=change(self.source),
             conditions=tuple((change(place), extent) for place, extent in self.conditions),
+            otherwise=substitute(self.otherwise, values),
         )
 
 
@@ -79,6 +81,7 @@ def plan(out: Statements, s: ir.Copy) -> Transfer:
         for place, extent, whole in zip(shifted, inner, extents, strict=True):
             if not integers.equal(extent, whole):
                 conditions.append((place, extent))
+    window = len(conditions)
     if src.zfill:
         base, _ = views.element(src, tuple(source))
         for place, extent in zip(base, src.buffer.shape, strict=True):
@@ -89,10 +92,31 @@ def plan(out: Statements, s: ir.Copy) -> Transfer:
     zero = ir.Const(0.0 if dst.buffer.dtype.is_float else 0, dst.buffer.dtype)
     otherwise: ir.Expr = zero
     if s.pad and s.pad_value is not None:
-        otherwise = s.pad_value
+        dtype = dst.buffer.dtype
+        value = s.pad_value if s.pad_value.dtype is dtype else ir.Cast(s.pad_value, dtype)
+        padded = [
+            (i, integers.add(integers.add(pair[0], extent), pair[1]))
+            for i, pair, extent in zip(index, s.pad, inner, strict=True)
+        ]
+        around = [
+            (i, extent) for (i, extent), whole in zip(padded, extents, strict=True) if not integers.equal(extent, whole)
+        ]
+        otherwise = ir.Select(_inside(around), value, zero, dtype) if around else value
+        if len(conditions) > window:  # inside the window but outside the array
+            otherwise = ir.Select(_inside(conditions[:window]), zero, otherwise, dtype)
     to, origin = buffer_offset(dst, index), buffer_offset(src, tuple(source))
     transfer = Transfer(extents, index, dst.buffer, src.buffer, to, origin, tuple(conditions), otherwise)
     return joined(out, transfer) if not conditions else transfer
+
+
+def _inside(conditions: Sequence[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
+    """The condition that all indices are in range."""
+    result: ir.Expr = ir.TRUE
+    for place, extent in conditions:
+        low, high = ir.Binary(">=", place, integers.ZERO, BOOL), ir.Binary("<", place, extent, BOOL)
+        both = ir.Binary("&&", low, high, BOOL)
+        result = both if result is ir.TRUE else ir.Binary("&&", result, both, BOOL)
+    return result
 
 
 def step(e: ir.Expr, var: ir.Var) -> ir.Expr | None:
