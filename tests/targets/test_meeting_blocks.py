@@ -173,7 +173,8 @@ def test_roles_beside_a_barrier_of_the_grid() -> None:
               sync.barrier : device;
               q = (b + 1) % B;
               inthreads.async (w == 1) { part.at(t) = mid.at(q, t); trigger again; }
-              inthreads.async (w == 0) { wait again; r.at(b, t) = part.at(31 - t); r.at(b, t + 32) = mid.at(q, t + 32); }
+              inthreads.async (w == 0) { wait again; r.at(b, t) = part.at(31 - t); }
+              r.at(b, w * 32 + t) += w * mid.at(q, w * 32 + t);
             }
           }
           return r;

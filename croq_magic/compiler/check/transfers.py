@@ -209,11 +209,9 @@ def _destination(c: Checker, s: syntax.Dma, source: ir.View, extents: tuple[ir.E
             c.fail("DMA04", "`.zfill` belongs to the source of a copy", s.destination.span)
         return view
     word = s.destination.word
-    if not c.in_device:
-        if word == "global":
-            c.unsupported("`=> global`", s.destination.span, "declare a span and copy into it")
+    if not c.in_device and word != "global":
         c.fail("DMA05", f"`{word}` is not a destination outside `parallel`", s.destination.span)
-    if word == "global":
+    if c.in_device and word == "global":
         c.fail(
             "STO02",
             "inside `parallel` a copy cannot allocate `global` storage",

@@ -209,7 +209,7 @@ def _(op: syntax.Chunk, c: Checker, parent: ir.View, name: str) -> ir.View:
     _at_least_one(c, counts, op.counts, "chunk count")
     for dimension, (count, index, total) in enumerate(zip(counts, at, parent.extents, strict=True)):
         extent = _chunk_extent(c, total, count, dimension, op.span, name)
-        _index_in(c, index, count, dimension, op.span)
+        _index_in(c, parent, index, count, dimension, op.span)
         extents.append(extent)
         origin.append(integers.mul(index, extent))
     return views.window(parent, tuple(origin), tuple(extents), op.span)
@@ -224,19 +224,28 @@ def _at_least_one(c: Checker, counts: tuple[ir.Expr, ...], items: tuple[syntax.E
         c.require(ir.Binary(">=", count, integers.ONE, BOOL), "SHP01", message, span, values=(count,))
 
 
-def _index_in(c: Checker, index: ir.Expr, count: ir.Expr, dimension: int, span: Span) -> None:
-    """A constant tile index that does not exist is an error here; the rest is proven with the other bounds."""
+def _index_in(c: Checker, parent: ir.View, index: ir.Expr, count: ir.Expr, dimension: int, span: Span) -> None:
+    """A constant tile index that does not exist is an error here; so is any in a part of a buffer, whose bounds are
+    narrower than those that are proven later, where it is not in range."""
     inside = in_range(index, count)
+    message = f"tile index {show(index)} of dimension {dimension}, only {show(count)} tiles exist"
     if integers.value(index) is not None and decide(inside) is False:
-        c.fail("VEW06", f"tile index {show(index)} of dimension {dimension}, only {show(count)} tiles exist", span)
+        c.fail("VEW06", message, span)
+    if _is_part(parent) and not c.clipped:
+        c.require(inside, "VEW06", message, span, values=(index, count))
+
+
+def _is_part(view: ir.View) -> bool:
+    """Whether a view is a window of its buffer rather than all of it."""
+    shape = view.buffer.shape
+    return len(shape) != view.rank or not all(map(integers.equal, view.extents, shape))
 
 
 @_apply.register
 def _(op: syntax.Subspan, c: Checker, parent: ir.View, name: str) -> ir.View:
     extents = _tile_extents(c, op, op.extents, parent, name)
-    if op.strides is not None:
-        c.unsupported("explicit strides on `.subspan`", op.span, "use `.view(extents : strides).from(origin)`")
-    _fits(c, extents, parent, op, "VEW05")
+    if op.strides is None:
+        _fits(c, extents, parent, op, "VEW05")
     steps = extents
     if op.step is not None:
         steps = _given(c, _integers(c, op.step, op, name, parent.rank, "step"))
@@ -245,15 +254,22 @@ def _(op: syntax.Subspan, c: Checker, parent: ir.View, name: str) -> ir.View:
     if op.at is not None:
         at = _given(c, _integers(c, op.at, op, name, parent.rank, "index"))
     if op.kind == "modspan":
-        return _modspan(c, op, parent, extents, at if op.at is not None else None)
-    for dimension, (index, step, total) in enumerate(zip(at, steps, parent.extents, strict=True)):
-        _index_in(c, index, integers.ceildiv(total, step), dimension, op.span)
+        return _modspan(c, op, parent, extents, at if op.at is not None else None, name)
     origin = tuple(integers.mul(index, step) for index, step in zip(at, steps, strict=True))
+    if op.strides is not None:
+        return _strided(c, op, op.strides, parent, origin, extents, name)
+    for dimension, (index, step, total) in enumerate(zip(at, steps, parent.extents, strict=True)):
+        _index_in(c, parent, index, integers.ceildiv(total, step), dimension, op.span)
     return views.window(parent, origin, extents, op.span)
 
 
 def _modspan(
-    c: Checker, op: syntax.Subspan, parent: ir.View, tile: tuple[ir.Expr, ...], at: tuple[ir.Expr, ...] | None
+    c: Checker,
+    op: syntax.Subspan,
+    parent: ir.View,
+    tile: tuple[ir.Expr, ...],
+    at: tuple[ir.Expr, ...] | None,
+    name: str,
 ) -> ir.View:
     extents, origin = [], []
     for dimension, (extent, total) in enumerate(zip(tile, parent.extents, strict=True)):
@@ -263,6 +279,8 @@ def _modspan(
         extents.append(rest)
         index = integers.floordiv(total, extent) if at is None else at[dimension]
         origin.append(integers.mul(index, extent))
+    if op.strides is not None:
+        return _strided(c, op, op.strides, parent, tuple(origin), tuple(extents), name)
     return views.window(parent, tuple(origin), tuple(extents), op.span)
 
 
@@ -276,11 +294,32 @@ def _(op: syntax.Window, c: Checker, parent: ir.View, name: str) -> ir.View:
     origin: tuple[ir.Expr, ...] = (integers.ZERO,) * rank
     if op.origin is not None:
         origin = _given(c, _integers(c, op.origin, op, name, rank, "origin"))
-    if op.strides is None:
-        return views.window(parent, origin, extents, op.span)
-    strides = _given(c, _integers(c, op.strides, op, name, rank, "stride"))
-    for what, items in (("stride", strides), ("origin", origin)):
-        for dimension, item in enumerate(items):
+    if op.strides is not None:
+        return _strided(c, op, op.strides, parent, origin, extents, name)
+    if _is_part(parent) and not c.clipped:
+        for dimension, (start, extent, total) in enumerate(zip(origin, extents, parent.extents, strict=True)):
+            end = integers.add(start, extent)
+            inside = ir.Binary(
+                "&&", ir.Binary(">=", start, integers.ZERO, BOOL), ir.Binary("<=", end, total, BOOL), BOOL
+            )
+            message = f"elements {show(start)} to {show(end)} of dimension {dimension}, the view has {show(total)}"
+            c.require(inside, "VEW07", message, op.span, values=(start, end, total))
+    return views.window(parent, origin, extents, op.span)
+
+
+def _strided(
+    c: Checker,
+    op: syntax.ViewOp,
+    items: tuple[syntax.Expr, ...],
+    parent: ir.View,
+    origin: tuple[ir.Expr, ...],
+    extents: tuple[ir.Expr, ...],
+    name: str,
+) -> ir.View:
+    """A window with strides of its own, in which its origin counts too."""
+    strides = _given(c, _integers(c, items, op, name, len(extents), "stride"))
+    for what, found in (("stride", strides), ("origin", origin)):
+        for dimension, item in enumerate(found):
             message = f"{what} {show(item)} of dimension {dimension} must not be negative"
             c.require(ir.Binary(">=", item, integers.ZERO, BOOL), "VEW07", message, op.span, values=(item,))
     return views.strided(parent, origin, extents, strides, op.span)
