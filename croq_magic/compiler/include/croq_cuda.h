@@ -31,7 +31,7 @@ typedef unsigned long long uint64_t;
 #include <stdint.h>
 #endif
 #define CROQ_INLINE static __device__ __forceinline__
-#define CROQ_MEMBER __device__ __forceinline__
+#define CROQ_MEMBER __device__
 #endif
 
 // -------------------------------------------------------------------------------------------------- element types

@@ -110,7 +110,7 @@ CROQ_INLINE float croq_narrow(float value) { return value; }
 CROQ_INLINE float croq_narrow(double value) {
   const float near = (float)value;
   const uint32_t raw = choreo::croq_bits<uint32_t>(near);
-  const bool exact = (double)near == value, beyond = __builtin_fabs((double)near) > __builtin_fabs(value);
+  const bool exact = (double)near == value, beyond = value < 0 ? (double)near < value : (double)near > value;
   const uint32_t odd = beyond ? raw - 1 : raw + 1;
   return choreo::croq_bits<float>(exact || (raw & 1) || value != value ? raw : odd);
 }

@@ -5,7 +5,7 @@ may be fused into threads when nothing in the body tells the difference. On a GP
 lanes idle, so any extent becomes blocks of threads:
 
     region block [i < M, j < N] { body }
-    region block [tile < ceil(M N / 256)] { region thread [lane < 256] { if tile * 256 + lane < M N { i, j; body } } }
+    region block [tile < ceil(M N / 256)] { region thread [unit < 256] { if tile * 256 + unit < M N { i, j; body } } }
 
 Neighbouring threads get neighbouring values of the index that most accesses of device memory run along.
 """
@@ -59,8 +59,8 @@ class SpreadBlocks:
         size = integers.constant(width)
         blocks = integers.ceildiv(total, size)
         tile = ir.Var(fresh_name("tile", taken), S32, ir.Role.REGION, integers.ZERO, blocks)
-        lane = ir.Var(fresh_name("lane", taken), S32, ir.Role.REGION, integers.ZERO, size)
-        linear = integers.add(integers.mul(tile, size), lane)
+        unit = ir.Var(fresh_name("unit", taken), S32, ir.Role.REGION, integers.ZERO, size)
+        linear = unit if integers.value(blocks) == 1 else integers.add(integers.mul(tile, size), unit)
         body: list[ir.Stmt] = []
         whole = count is not None and count % width == 0
         place: ir.Expr = linear
@@ -71,13 +71,15 @@ class SpreadBlocks:
                 body.append(ir.Let(first, linear, span=root.span))
                 place = first
             else:
-                var = ir.Var(fresh_name("place", taken), S32 if small else S64, ir.Role.LET, integers.ZERO, total)
-                body.append(ir.Let(var, linear if small else ir.Cast(linear, S64), span=root.span))
+                dtype = S32 if small else S64
+                var = ir.Var(fresh_name("place", taken), dtype, ir.Role.REGION, integers.ZERO, total)
+                body.append(ir.Let(var, linear, span=root.span))
                 place = var
+        used = {node.name for node in walk(root.body) if isinstance(node, ir.Var)}
         inner: list[ir.Stmt] = []
         stride: ir.Expr = integers.ONE
         for position, (var, extent) in enumerate(order):
-            if var is not place:
+            if var is not place and var.name in used:
                 value = integers.floordiv(place, stride)
                 if position < len(order) - 1:
                     value = integers.mod(value, extent)
@@ -87,8 +89,10 @@ class SpreadBlocks:
         if whole:
             body += inner
         else:
-            body.append(ir.If(ir.Binary("<", place, total, BOOL), tuple(inner), span=root.span))
-        threads = ir.Region(Level.THREAD, (lane,), (size,), tuple(body), implied=True, span=root.span)
+            end = total if count is not None else _wide_product([extent for _, extent in order])
+            start = place if end.dtype is place.dtype else ir.Cast(place, end.dtype)
+            body.append(ir.If(ir.Binary("<", start, end, BOOL), tuple(inner), span=root.span))
+        threads = ir.Region(Level.THREAD, (unit,), (size,), tuple(body), implied=True, span=root.span)
         return dataclasses.replace(root, indices=(tile,), extents=(blocks,), body=(threads,))
 
     def _width(self, count: int) -> int:
@@ -97,6 +101,14 @@ class SpreadBlocks:
         while width > 32 and count < width * self.units:
             width //= 2
         return min(width, max(1, count))
+
+
+def _wide_product(extents: list[ir.Expr]) -> ir.Expr:
+    """A product of extents that 32 bits may not hold."""
+    total: ir.Expr = ir.Cast(extents[0], S64)
+    for extent in extents[1:]:
+        total = ir.Binary("*", total, ir.Cast(extent, S64), S64)
+    return total
 
 
 def _cooperates(node: ir.Node) -> bool:

@@ -108,6 +108,12 @@ class Names:
         """Uses a name from `fresh` for a node that the emitter made."""
         self._known[node.name if isinstance(node, ir.Var) else id(node)] = name
 
+    def release(self, node: ir.Var) -> None:
+        """The name of a variable whose scope has ended may be used again."""
+        name = self._known.pop(node.name, None)
+        if name is not None:
+            self._taken.discard(name)
+
     def fresh(self, wanted: str) -> str:
         """A name that nothing has yet, as close to `wanted` as C++ allows."""
         base = re.sub(r"\W", "_", wanted, flags=re.ASCII) or "_"

@@ -56,7 +56,7 @@ class Transfer:
         )
 
 
-def plan(out: Statements, s: ir.Copy) -> Transfer:
+def plan(s: ir.Copy) -> Transfer:
     """A copy with padding, permutation, partial destination and zero fill as one assignment per element."""
     src, dst = s.src, s.dst
     order = s.permutation or tuple(range(src.rank))
@@ -71,7 +71,7 @@ def plan(out: Statements, s: ir.Copy) -> Transfer:
                 integers.add(integers.add(pair[0], extent), pair[1]) for pair, extent in zip(s.pad, inner, strict=True)
             )
         filled = True
-    index = tuple(out.loop_variable(f"i{d}", extent) for d, extent in enumerate(extents))
+    index = tuple(_place(d, extent) for d, extent in enumerate(extents))
     shifted = tuple(integers.sub(i, o) for i, o in zip(index, low, strict=True))
     source: list[ir.Expr] = [integers.ZERO] * src.rank
     for position, d in enumerate(order):
@@ -106,7 +106,7 @@ def plan(out: Statements, s: ir.Copy) -> Transfer:
             otherwise = ir.Select(_inside(conditions[:window]), zero, otherwise, dtype)
     to, origin = buffer_offset(dst, index), buffer_offset(src, tuple(source))
     transfer = Transfer(extents, index, dst.buffer, src.buffer, to, origin, tuple(conditions), otherwise)
-    return joined(out, transfer) if not conditions else transfer
+    return joined(transfer) if not conditions else transfer
 
 
 def _inside(conditions: Sequence[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
@@ -119,13 +119,18 @@ def _inside(conditions: Sequence[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
     return result
 
 
+def _place(d: int, extent: ir.Expr) -> ir.Var:
+    """Stands for the index of a dimension until the loops have names."""
+    return ir.Var(f"{d}:place", S32, ir.Role.LOOP, integers.ZERO, extent)
+
+
 def step(e: ir.Expr, var: ir.Var) -> ir.Expr | None:
     """By how much an offset grows with a variable; None if that is not constant."""
     found = integers.sub(substitute(e, {var: integers.add(var, integers.ONE)}), e)
     return None if depends_on(found, {var.name}) else found
 
 
-def joined(out: Statements, t: Transfer) -> Transfer:
+def joined(t: Transfer) -> Transfer:
     """Without dimensions of extent 1, and neighbours as one dimension where both sides run on from one to the other."""
     place = 0
     while place < len(t.index):
@@ -138,7 +143,7 @@ def joined(out: Statements, t: Transfer) -> Transfer:
             inner, length = t.index[place + 1], t.extents[place + 1]
             pairs = [(step(e, var), step(e, inner)) for e in (t.to, t.source)]
             if all(a is not None and b is not None and integers.equal(a, integers.mul(b, length)) for a, b in pairs):
-                one = out.loop_variable("i", integers.mul(extent, length))
+                one = _place(place, integers.mul(extent, length))
                 moved = t.at({var: integers.ZERO, inner: one})
                 t = _without(moved, place, place + 2, (one,), (integers.mul(extent, length),))
                 place = 0
@@ -162,7 +167,7 @@ def emit_copy(out: Statements, s: ir.Copy) -> None:
 
 
 def _transfer(out: Statements, s: ir.Copy) -> None:
-    transfer = plan(out, s)
+    transfer = plan(s)
     into, source = s.dst.buffer.storage, s.src.buffer.storage
     if into in PRIVATE or source in PRIVATE:
         with out.elected(everyone=into in PRIVATE):
@@ -175,7 +180,8 @@ def _transfer(out: Statements, s: ir.Copy) -> None:
     axes = order_axes(transfer, width // size)
     last = axes[-1]
     counts = tuple(integers.floordiv(transfer.extents[d], chunk) if d == last else transfer.extents[d] for d in axes)
-    with out.crew_loop(counts, tuple(transfer.index[d].name for d in axes)) as places:
+    wanted = ("i",) if len(axes) == 1 else tuple(f"i{position}" for position in range(len(axes)))
+    with out.crew_loop(counts, wanted) as places:
         values: dict[ir.Var, ir.Expr] = {
             transfer.index[d]: integers.mul(place, chunk) if d == last else place
             for d, place in zip(axes, places, strict=True)
@@ -245,19 +251,18 @@ def _chunk(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None
 
 def _serial(out: Statements, t: Transfer) -> None:
     """All elements by one thread."""
-    with out.loop_nest(t.index, t.extents, UNROLLED):
-        _element(out, t)
+    wanted = ("i",) if len(t.index) == 1 else tuple(f"i{position}" for position in range(len(t.index)))
+    with out.loop_nest(wanted, t.extents, UNROLLED) as places:
+        _element(out, t.at(dict(zip(t.index, places, strict=True))))
 
 
 def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:
     """Sets every element of a view: together in memory of the block or the device, else by the thread itself."""
     text = out.expressions.converted(value, view.buffer.dtype)
-    index = tuple(out.loop_variable(f"i{d}", extent) for d, extent in enumerate(view.extents))
-    if view.buffer.storage in PRIVATE:
-        with out.loop_nest(index, view.extents, UNROLLED):
-            out.line(f"{out.expressions.element(view, index)} = {text};")
-        return
-    with out.crew_loop(view.extents, tuple(i.name for i in index)) as places:
+    wanted = ("i",) if view.rank == 1 else tuple(f"i{d}" for d in range(view.rank))
+    private = view.buffer.storage in PRIVATE
+    loops = out.loop_nest(wanted, view.extents, UNROLLED) if private else out.crew_loop(view.extents, wanted)
+    with loops as places:
         out.line(f"{out.expressions.element(view, places)} = {text};")
 
 

@@ -40,6 +40,7 @@ class Crews(Guards):
         self.conditions: list[ir.Expr] = []
         self.varying: set[str] = set()  # scalars whose values depend on the thread
         self.uses_thread = False
+        self._made = 0  # index variables of the emitter, whose names in the IR must differ
         self._elected: str | None = None  # the condition that is open
 
     # -------------------------------------------------------------------------------------------------- the place
@@ -129,7 +130,8 @@ class Crews(Guards):
     def loop_variable(self, wanted: str, extent: ir.Expr) -> ir.Var:
         """A fresh index variable in [0, extent)."""
         name = self.names.fresh(wanted)
-        var = ir.Var(name, S32, ir.Role.LOOP, integers.ZERO, extent)
+        self._made += 1
+        var = ir.Var(f"{name}:{self._made}", S32, ir.Role.LOOP, integers.ZERO, extent)
         self.names.adopt(var, name)
         self.define(var)
         return var
@@ -146,27 +148,40 @@ class Crews(Guards):
         count = integers.product(extents)
         total, size = integers.value(count), integers.value(crew.size)
         if size == 1:
-            index = tuple(self.loop_variable(name, extent) for name, extent in zip(wanted, extents, strict=True))
-            with self.nest([f"if ({self.thread} == {crew.only})"] if crew.only is not None else []):
-                with self.loop_nest(index, extents, 0):
-                    yield index
+            head = [f"if ({self.thread} == {crew.only})"] if crew.only is not None else []
+            with self.nest(head), self.loop_nest(wanted, extents, 0) as index:
+                yield index
             return
+        if total == 1:
+            with self.block(f"if ({crew.number} == 0)"):
+                yield (integers.ZERO,) * len(extents)
+            return
+        made: list[ir.Var] = []
         linear = self.loop_variable("i" if len(extents) > 1 else wanted[0], count)
+        made.append(linear)
         name = self.names.of(linear)
         if total is not None and size is not None and total <= size:
             head = f"if ({crew.number} < {total})" if total < size else ""
             with self.block(head):
                 self.line(f"const int {name} = {crew.number};")
-                yield self._decoded(linear, extents, wanted)
+                yield self._decoded(linear, extents, wanted, made)
+            self._release(made)
             return
         wide = self.dialect.index32 if total is not None and total < (1 << 30) else self.dialect.index64
         if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
             self.line(self.dialect.unroll(None))
         stop, stride = self.expressions.index(count), self.expressions.index(crew.size)
         with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
-            yield self._decoded(linear, extents, wanted)
+            yield self._decoded(linear, extents, wanted, made)
+        self._release(made)
 
-    def _decoded(self, linear: ir.Var, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> tuple[ir.Expr, ...]:
+    def _release(self, made: Sequence[ir.Var]) -> None:
+        for var in made:
+            self.names.release(var)
+
+    def _decoded(
+        self, linear: ir.Var, extents: Sequence[ir.Expr], wanted: Sequence[str], made: list[ir.Var]
+    ) -> tuple[ir.Expr, ...]:
         """Coordinates from a linear place, the last dimension fastest."""
         if len(extents) == 1:
             return (linear,)
@@ -180,6 +195,7 @@ class Crews(Guards):
                 inner = integers.mul(inner, extent)
             if integers.value(place) is None and not isinstance(place, ir.Var):
                 var = self.loop_variable(wanted[position], extent)
+                made.append(var)
                 self.line(f"const {self.index_type(place)} {self.names.of(var)} = {self.expressions.index(place)};")
                 place = var
             places.append(place)
@@ -190,16 +206,27 @@ class Crews(Guards):
         return self.dialect.index64 if self.expressions.index_text(e)[2] else self.dialect.index32
 
     @contextlib.contextmanager
-    def loop_nest(self, index: Sequence[ir.Var], extents: Sequence[ir.Expr], unrolled: int) -> Iterator[None]:
+    def loop_nest(
+        self, wanted: Sequence[str], extents: Sequence[ir.Expr], unrolled: int
+    ) -> Iterator[tuple[ir.Expr, ...]]:
         """Loops of one thread over all places of `extents`, written out by the compiler for up to `unrolled` of them."""
         total = integers.value(integers.product(extents))
+        index: list[ir.Expr] = []
+        made: list[ir.Var] = []
         with contextlib.ExitStack() as stack:
-            for var, extent in zip(index, extents, strict=True):
+            for name, extent in zip(wanted, extents, strict=True):
+                if integers.value(extent) == 1:
+                    index.append(integers.ZERO)
+                    continue
                 if total is not None and total <= unrolled:
                     self.line(self.dialect.unroll(None))
-                name, stop = self.names.of(var), self.expressions.index(extent)
-                stack.enter_context(self.block(f"for (int {name} = 0; {name} < {stop}; ++{name})"))
-            yield
+                var = self.loop_variable(name, extent)
+                made.append(var)
+                index.append(var)
+                text, stop = self.names.of(var), self.expressions.index(extent)
+                stack.enter_context(self.block(f"for (int {text} = 0; {text} < {stop}; ++{text})"))
+            yield tuple(index)
+        self._release(made)
 
     # ---------------------------------------------------------------------------------------------------- barriers
 

@@ -62,6 +62,7 @@ class Expressions:
     guard: Callable[[ir.Load, str], str]
     divide: Callable[[ir.Binary, str], str]
     registers: Callable[[ir.View, tuple[ir.Expr, ...]], str | None]
+    modular: bool = False  # sums and products may wrap in 32 bits, as the result is known to fit
 
     # ------------------------------------------------------------------------------------------------- indices
 
@@ -85,7 +86,7 @@ class Expressions:
             return self.dialect.convert(self.dialect.index32, self.variable(e)), PRIMARY, False
         if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
             operand = self.index_text(e.operand)
-            if not operand[2] and not fits(e):
+            if not operand[2] and not self.modular and not fits(e):
                 operand = self._wide(operand)
             return f"-{_in(operand, PREFIX + 1)}", PREFIX, operand[2]
         if isinstance(e, ir.Binary) and e.op in "+-*" and e.dtype.is_integer:
@@ -103,19 +104,27 @@ class Expressions:
             then, other = self.index_text(e.then), self.index_text(e.other)
             condition = self.value(e.condition, CHOICE + 1)
             return f"{condition} ? {_in(then, CHOICE)} : {_in(other, CHOICE)}", CHOICE, then[2] or other[2]
-        text = self.value(e)
-        if e.dtype in (S64, U64, U32):
+        text, level = self._value(e)
+        if e.dtype is S64:
+            return text, level, True
+        if e.dtype in (U64, U32):
             return self._widened(text), PRIMARY, True
-        return (text, 0, False) if e.dtype is S32 else (self.dialect.convert("int", text), PRIMARY, False)
+        return (text, level, False) if e.dtype is S32 else (self.dialect.convert("int", text), PRIMARY, False)
 
     def _pair(self, e: ir.Binary) -> tuple[Text, Text]:
         """Both operands, one of them widened where 32 bits may not hold the result."""
         left, right = self.index_text(e.left), self.index_text(e.right)
-        if not left[2] and not right[2] and not fits(e):
+        if not left[2] and not right[2] and not self.modular and not fits(e):
             left = self._wide(left)
         return left, right
 
     def _index_division(self, e: ir.Binary) -> Text:
+        modular, self.modular = self.modular, False
+        text = self._quotient(e)
+        self.modular = modular
+        return text
+
+    def _quotient(self, e: ir.Binary) -> Text:
         if (integers.value(e.right) or 0) > 0:
             left = self.index_text(e.left)
             low, _ = integers.interval(e.left)
@@ -158,6 +167,8 @@ class Expressions:
             condition = self.value(e.condition, CHOICE + 1)
             return f"{condition} ? {self.value(e.then, CHOICE)} : {self.value(e.other, CHOICE)}", CHOICE
         if isinstance(e, ir.Cast):
+            if e.dtype is S64 and isinstance(e.operand, ir.Var) and e.operand.role is ir.Role.DIM:
+                return self.variable(e.operand), PRIMARY
             return d.cast(self.value(e.operand), e.operand.dtype, e.dtype), PRIMARY
         if isinstance(e, ir.Builtin):
             return self._builtin(e)
@@ -242,7 +253,10 @@ class Expressions:
 
     def place(self, buffer: ir.Buffer, offset: ir.Expr) -> str:
         """The position of an element in memory, from its logical offset in the whole buffer."""
+        count = integers.value(integers.product((*buffer.shape, *map(integers.constant, buffer.slots))))
+        self.modular = count is not None and count < 1 << 31
         text = self.index(offset)
+        self.modular = False
         mask = swizzle_mask(buffer)
         return f"croq_swizzle({text}, {mask})" if mask else text
 

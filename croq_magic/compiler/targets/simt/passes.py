@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
-
 from croq_magic.compiler.passes.spread_blocks import SpreadBlocks
 
 

@@ -110,7 +110,8 @@ class Statements(Crews):
         if s.value is not None:
             self.note(s.var, s.value)
         if s.var.role is ir.Role.REGION and s.value is not None:  # an index that a pass computes
-            self.line(f"const int {self.names.of(s.var)} = {self.expressions.index(s.value)};")
+            kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
+            self.line(f"const {kind} {self.names.of(s.var)} = {self.expressions.index(s.value)};")
             return
         constant = "" if s.var.role is ir.Role.MUTABLE or s.value is None else "const "
         value = "" if s.value is None else f" = {self.expressions.converted(s.value, s.var.dtype)}"
@@ -172,12 +173,10 @@ class Statements(Crews):
             self.line(f"{self.updated(self.expressions.element(view, at), s.op, item, dtype)};")
 
         with self.window_check((view,), s.span):
-            if view.buffer.storage in PRIVATE:
-                index = tuple(self.loop_variable(f"e{d}", extent) for d, extent in enumerate(extents))
-                with self.loop_nest(index, extents, copies.UNROLLED):
-                    one(index)
-                return
-            with self.crew_loop(extents, tuple(f"e{d}" for d in range(len(extents)))) as places:
+            wanted = ("e",) if len(extents) == 1 else tuple(f"e{d}" for d in range(len(extents)))
+            private = view.buffer.storage in PRIVATE
+            loops = self.loop_nest(wanted, extents, copies.UNROLLED) if private else self.crew_loop(extents, wanted)
+            with loops as places:
                 one(places)
 
     def copy(self, s: ir.Copy) -> None:
