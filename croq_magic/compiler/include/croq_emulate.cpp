@@ -21,7 +21,9 @@
 #define EXPORT extern "C" __attribute__((visibility("default")))
 #define HERE __builtin_return_address(0)
 
-extern "C" __attribute__((visibility("default"))) __thread croq_thread* croq_self;
+extern "C" {
+__attribute__((visibility("default"), tls_model("initial-exec"))) __thread croq_thread* croq_self;
+}
 
 namespace croq_inside {
 namespace {
@@ -69,6 +71,15 @@ struct Copy {
 
 struct Cell;
 struct Order;
+struct Region {      // a range of memory that kernels may use, with what is known of each of its parts
+  char *begin, *end;
+  char *low, *high;  // the same with red zones: memory of ours that kernels may not use
+  Cell* cells;
+  int64_t count;     // of cells
+  int32_t shift;     // a cell stands for 1 << shift bytes
+  int32_t space;
+};
+const int64_t kZone = 4096;
 
 const uint32_t kBarriers = 16;
 struct Worker;
@@ -77,7 +88,7 @@ struct Block : croq_block_state {
   Worker* worker;
   uint32_t serial, ended, number;
   uint32_t at_grid, stride, offset;  // threads in the grid's barrier; the order in which threads start
-  Queue ready, spinning, grid;
+  Queue ready, spinning, gathered;
   Barrier barriers[kBarriers];
   Warp* warps;
   uint32_t warp_capacity;
@@ -88,9 +99,7 @@ struct Block : croq_block_state {
   char* memory;                      // dynamic shared memory, owned
   int64_t memory_size, image_size;
   Order* order;                      // clocks of its threads
-  Cell *static_cells, *dynamic_cells;
-  int64_t static_cell_count, dynamic_cell_count;
-  int32_t static_shift, dynamic_shift;
+  Region statics, dynamics;          // its shared memory
 };
 
 enum { kDone = 1, kErrand = 2, kAbandon = 3 };
@@ -115,6 +124,7 @@ struct Worker {
   int64_t threads, barriers;
   uint32_t first_serial, phase, fences;
   int64_t looks;
+  struct Watch* watch;
 };
 
 uint32_t serials = 1;  // of blocks, over all launches
@@ -222,6 +232,7 @@ void look(croq_thread* self) {
 }
 
 void run_copies(croq_thread* self, uint32_t kept);
+void give_way(croq_thread* self, uint32_t site);
 
 }  // namespace
 }  // namespace croq_inside

@@ -41,6 +41,7 @@ void start_thread(croq_thread* self, Block* block) {
 
 void activate(Worker* worker, Block* block) {
   Block* before = worker->active;
+  if (worker->launch->profiled && before != block) settle_counts(worker);
   worker->active = block;
   if (!block || before == block || !worker->launch->shared_size) return;
   const size_t size = (size_t)worker->launch->shared_size;
@@ -55,12 +56,9 @@ Block* new_block(Worker* worker) {
   const croq_emulate_launch* launch = worker->launch;
   if (block->memory_size < launch->shared_bytes || !block->memory) {
     free(block->memory);
-    free(block->dynamic_cells);
-    block->dynamic_cells = nullptr;
-    block->dynamic_cell_count = 0;
     block->memory_size = launch->shared_bytes < 1024 ? 1024 : launch->shared_bytes;
     block->memory = nullptr;
-    if (posix_memalign((void**)&block->memory, 1024, (size_t)block->memory_size + 1024)) return nullptr;
+    if (posix_memalign((void**)&block->memory, 1024, (size_t)block->memory_size + kZone)) return nullptr;
   }
   block->shared = block->memory;
   block->worker = worker;
@@ -83,6 +81,7 @@ void free_block(Block* block) {
 
 // Prepares a block for its threads. Blocks of the worker are numbered in the grid's order, or shuffled.
 void prepare_block(Block* block);
+
 void begin_block(Worker* worker, Block* block) {
   const croq_emulate_launch* launch = worker->launch;
   const int64_t order = worker->next_block++;
@@ -184,7 +183,7 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
         return nullptr;
       }
       spinning |= block->spinning.first != nullptr;
-      at_grid |= block->grid.first != nullptr;
+      at_grid |= block->gathered.first != nullptr;
       block = block->other;
     } while (block != here);
     if ((spinning || at_grid) && may_start_block(worker)) {
@@ -316,17 +315,18 @@ void count_grid(Worker* worker) {
   ++worker->phase;
   Block* block = worker->active;
   do {
-    wake_all(block, block->grid);
+    wake_all(block, block->gathered);
     block->at_grid = 0;
     block = block->other;
   } while (block != worker->active);
 }
 
 // ------------------------------------------------------------------------------------------------------- barriers
-void release_barrier(Block* block, Barrier& barrier) {
+// `self`, if any, passes without having waited.
+void release_barrier(Block* block, Barrier& barrier, croq_thread* self) {
   Worker* worker = block->worker;
   ++worker->barriers;
-  if (worker->launch->checked) pass_barrier(block, barrier);
+  if (worker->launch->checked) pass_barrier(block, barrier, self);
   for (croq_thread* thread = barrier.queue.first; thread; thread = thread->next)
     thread->result = barrier.count | (barrier.all ? 1 << 30 : 0) | (barrier.any ? 1 << 29 : 0);
   if (barrier.differ) {
@@ -346,7 +346,7 @@ void release_barrier(Block* block, Barrier& barrier) {
   wake_all(block, barrier.queue);
 }
 
-void arrive(croq_thread* self, Barrier& barrier, uint32_t count, uint32_t site, int op, int value) {
+void arrive(croq_thread* self, Barrier& barrier, uint32_t count, uint32_t site, int value) {
   if (!barrier.arrived) {
     barrier.site = site;
     barrier.thread = self->linear;
@@ -380,7 +380,7 @@ void end_thread(croq_thread* self, Block* block) {
     finding.details[0] = barrier.arrived;
     finding.details[1] = block->ended;
     report(block->worker->launch, finding);
-    release_barrier(block, barrier);
+    release_barrier(block, barrier, nullptr);
   }
   if (block->worker->at_grid) count_grid(block->worker);
 }
@@ -390,8 +390,8 @@ void end_thread(croq_thread* self, Block* block) {
 void end_block(croq_thread* self, Block* block) {
   Worker* worker = block->worker;
   worker->threads += block->threads;
-  if (!block->calm && worker->launch->checked) end_checks(block);
-  else if (block->calm) worker->grid_ended += block->threads;
+  if (worker->launch->profiled) settle_counts(worker);
+  if (block->calm) worker->grid_ended += block->threads;
   --worker->resident;
   look(self);
   if (block->other == block) {
@@ -462,7 +462,7 @@ void report_deadlock(croq_thread* self, Worker* worker) {
           add_waits(waits, one);
           one.first->next = next;
         }
-    add_waits(waits, block->grid);
+    add_waits(waits, block->gathered);
     add_waits(waits, block->spinning);
     if (waits.places) report(worker->launch, waits.finding);
     block = block->other;
@@ -479,7 +479,7 @@ void give_all_back(Worker* worker) {
 }
 
 void reset_block(Block* block) {
-  block->ready = block->spinning = block->grid = {nullptr, nullptr, 0};
+  block->ready = block->spinning = block->gathered = {nullptr, nullptr, 0};
   for (Barrier& barrier : block->barriers) barrier.queue = {nullptr, nullptr, 0};
   for (uint32_t i = 0; i < block->mbarrier_capacity; ++i) block->mbarriers[i].queue = {nullptr, nullptr, 0};
 }
@@ -511,7 +511,7 @@ void run_blocks(const void* frame, int64_t begin, int64_t end, croq_lane* lane) 
   worker.block_stride = stride;
   worker.block_offset = offset;
   if (launch->anchor && launch->shared_size) worker.static_shared = launch->anchor() - launch->shared_shift;
-  worker.first_serial = __atomic_fetch_add(&serials, (uint32_t)(end - begin), __ATOMIC_RELAXED);
+  worker.first_serial = __atomic_load_n(&serials, __ATOMIC_RELAXED);
   Stacks* stacks = stacks_of_thread();
   const int64_t unit = 1 << 14;
   const int64_t wanted = (launch->stack_bytes + unit - 1) / unit * unit;

@@ -152,25 +152,13 @@ EXPORT int croq_emulate_barrier(uint32_t id, uint32_t count, int op, int value) 
   if (block->calm) wake_block(block);
   const uint32_t site = site_of(block->worker->launch, HERE);
   Barrier& barrier = barrier_of(self, id, site);
-  arrive(self, barrier, count, site, op, value);
+  arrive(self, barrier, count, site, value);
   if (block->worker->launch->checked) come_to_barrier(self, barrier);
   if (complete(block, barrier)) {
     self->result = barrier.count | (barrier.all ? 1 << 30 : 0) | (barrier.any ? 1 << 29 : 0);
-    put(barrier.queue, self);  // so that it is among those that pass
-    self->state = CROQ_AT_BARRIER;
-    release_barrier(block, barrier);
-    if (!block->worker->launch->seed && block->ready.last == self && block->ready.count > 1) {
-      // The last to come goes on first; it stands at the queue's end.
-      croq_thread* before = block->ready.first;
-      while (before->next != self) before = before->next;
-      before->next = nullptr;
-      block->ready.last = before;
-      --block->ready.count;
-      self->state = CROQ_RUNS;
-    } else {
-      go_on(self, false);
-    }
+    release_barrier(block, barrier, self);
     self->spins = 0;
+    maybe_give_way(self, site);
   } else {
     wait_for(self, barrier.queue, CROQ_AT_BARRIER, site, id);
   }
@@ -185,10 +173,9 @@ EXPORT void croq_emulate_arrive(uint32_t id, uint32_t count) {
   if (block->calm) wake_block(block);
   const uint32_t site = site_of(block->worker->launch, HERE);
   Barrier& barrier = barrier_of(self, id, site);
-  arrive(self, barrier, count, site, 0, 0);
+  arrive(self, barrier, count, site, 0);
   if (block->worker->launch->checked) come_to_barrier(self, barrier);
-  if (complete(block, barrier)) release_barrier(block, barrier);
-  if (block->worker->launch->checked) leave_barrier(self);
+  if (complete(block, barrier)) release_barrier(block, barrier, nullptr);
 }
 
 EXPORT void croq_emulate_warp(int op, uint32_t mask, const void* in, void* out, uint32_t size, uint32_t param,
@@ -342,11 +329,10 @@ EXPORT void croq_emulate_grid() {
   ++block->at_grid;
   self->state = CROQ_AT_GRID;
   self->site = site_of(worker->launch, HERE);
-  put(block->grid, self);
+  put(block->gathered, self);
   count_grid(worker);
   look(self);
   go_on(self, false);
-  if (worker->launch->checked) leave_barrier(self);
 }
 
 // ------------------------------------------------------------------------------------------- asynchronous copies

@@ -1,0 +1,625 @@
+// What a checked module tells: every access of its threads. Races, stray accesses, shared memory read before it is
+// written. Included by croq_emulate.cpp alone.
+//
+// Order. Each thread of a block counts: its clock goes up whenever others may learn of what it has done. An access is
+// recorded with the clock of its thread, and lies before what a thread does now if that thread knows of that clock: from
+// a barrier of the block (`floor`), from one of its warp (`warp_floor`), or from a barrier of some threads, an mbarrier
+// (`known`, a clock for every thread, made when first needed). Blocks know of each other through the grid's barrier
+// (`phase`) and through fences: an update of a place by a thread that has passed a fence carries what its block did
+// before, and whoever updates that place later learns of it.
+namespace croq_inside {
+namespace {
+
+// ------------------------------------------------------------------------------------------------------ the records
+enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4 };
+
+struct Record {
+  uint32_t serial;   // of the block; 0: none
+  uint16_t thread;
+  uint8_t kind, pad;
+  uint32_t clock, site;
+};
+struct Cell {
+  Record write, reads[2];
+  uint32_t phase[3];  // what the worker had counted: barriers of the grid and, in the upper half, fences
+  uint32_t pad;
+};
+
+struct Order {
+  uint32_t threads;
+  uint32_t *clock, *floor, *warp_floor, *fence;
+  uint32_t** known;
+};
+
+// Updates of one place after a fence.
+struct Passed {
+  uint32_t serial, fences;
+};
+struct Place {
+  char* address;
+  Passed* passed;
+  uint32_t count, capacity;
+};
+struct Learnt {  // a block knows the first `count` of a place
+  uint32_t serial, place, count;
+};
+
+struct Watch {
+  Region** regions;  // in the order of their addresses
+  int64_t count;
+  Region* last;
+  Region own[8];     // variables of the module
+  int32_t own_count;
+  const char *image, *image_end;
+  Place* places;
+  uint32_t place_count, place_capacity;
+  Learnt* learnt;
+  uint32_t learnt_count, learnt_capacity;
+  int64_t stack_bytes;
+  struct Counts* counts;
+};
+
+// Global buffers of all launches.
+Region** buffers;
+int64_t buffer_count, buffer_capacity;
+pthread_mutex_t buffer_lock = PTHREAD_MUTEX_INITIALIZER;
+
+int compare_regions(const void* a, const void* b) {
+  const Region *left = *(Region* const*)a, *right = *(Region* const*)b;
+  return left->low < right->low ? -1 : left->low > right->low;
+}
+
+void* map_cells(int64_t count) {
+  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
+#if defined(MAP_NORESERVE)
+  flags |= MAP_NORESERVE;
+#endif
+  void* memory = mmap(nullptr, (size_t)count * sizeof(Cell), PROT_READ | PROT_WRITE, flags, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void drop_cells(Region& region) {
+  if (region.cells) munmap((void*)region.cells, (size_t)region.count * sizeof(Cell));
+  region.cells = nullptr;
+  region.count = 0;
+}
+
+bool make_cells(Region& region, int32_t shift) {
+  const int64_t count = (((region.end - region.begin) + 15) >> shift) + 16;
+  Cell* cells = (Cell*)map_cells(count);
+  if (!cells) return false;
+  if (region.cells) {  // finer ones: each stands for a part of a former one
+    const int32_t finer = region.shift - shift;
+    for (int64_t i = 0; i < count && i >> finer < region.count; ++i) cells[i] = region.cells[i >> finer];
+    drop_cells(region);
+  }
+  region.cells = cells;
+  region.count = count;
+  region.shift = shift;
+  return true;
+}
+
+// ---------------------------------------------------------------------------------------------------------- clocks
+void free_order(Block* block) {
+  Order* order = block->order;
+  drop_cells(block->statics);
+  drop_cells(block->dynamics);
+  if (!order) return;
+  for (uint32_t i = 0; i < order->threads; ++i) free(order->known[i]);
+  free(order->clock);
+  free(order->known);
+  free(order);
+  block->order = nullptr;
+}
+
+// Numbers of the blocks of this launch, by serial.
+struct Numbers {
+  uint32_t *numbers, count, capacity;
+};
+static __thread Numbers numbers;
+
+void note_block(Block* block) {
+  const uint32_t at = block->serial - block->worker->first_serial;
+  if (at >= numbers.capacity) {
+    const uint32_t capacity = at * 2 + 64;
+    numbers.numbers = grow(numbers.numbers, numbers.capacity, capacity);
+    numbers.capacity = numbers.numbers ? capacity : 0;
+  }
+  if (at < numbers.capacity) numbers.numbers[at] = block->number;
+}
+
+uint32_t block_number(Worker* worker, uint32_t serial) {
+  const uint32_t at = serial - worker->first_serial;
+  return at < numbers.capacity ? numbers.numbers[at] : 0;
+}
+
+void begin_region(Region& region, char* begin, int64_t bytes, char* high, int32_t space) {
+  if (region.begin != begin || region.end != begin + bytes) drop_cells(region);
+  region.begin = region.low = begin;
+  region.end = begin + bytes;
+  region.high = high;
+  region.space = space;
+}
+
+void begin_checks(Block* block) {
+  const croq_emulate_launch* launch = block->worker->launch;
+  if (block->order && block->order->threads < block->threads) free_order(block);
+  Order* order = block->order;
+  if (!order) {
+    const size_t threads = block->threads;
+    order = block->order = (Order*)calloc(1, sizeof(Order));
+    order->threads = block->threads;
+    order->clock = (uint32_t*)calloc(threads * 4, sizeof(uint32_t));
+    order->known = (uint32_t**)calloc(threads, sizeof(uint32_t*));
+    order->floor = order->clock + threads;
+    order->warp_floor = order->floor + threads;
+    order->fence = order->warp_floor + threads;
+  }
+  memset(order->clock, 0, sizeof(uint32_t) * 4 * order->threads);
+  for (uint32_t i = 0; i < order->threads; ++i) order->clock[i] = 1;
+  for (uint32_t i = 0; i < order->threads; ++i)
+    if (order->known[i]) memset(order->known[i], 0, sizeof(uint32_t) * order->threads);
+  for (Barrier& barrier : block->barriers)
+    if (barrier.known) memset(barrier.known, 0, sizeof(uint32_t) * order->threads);
+  block->serial = __atomic_fetch_add(&serials, 1u, __ATOMIC_RELAXED);
+  note_block(block);
+  begin_region(block->dynamics, block->memory, launch->shared_bytes, block->memory + block->memory_size + kZone,
+               CROQ_SPACE_DYNAMIC);
+  // What nobody has written reads as NaN, or as -1.
+  memset(block->memory, 255, (size_t)(block->memory_size + kZone));
+  if (launch->shared_size) {
+    char* statics = block->worker->static_shared;
+    begin_region(block->statics, statics, launch->shared_size, statics + launch->shared_size, CROQ_SPACE_SHARED);
+    memset(statics, 255, (size_t)launch->shared_size);
+  }
+}
+
+uint32_t knows(const Order* order, uint32_t thread, uint32_t other) {
+  uint32_t most = order->floor[other];
+  if (thread / 32 == other / 32 && order->warp_floor[other] > most) most = order->warp_floor[other];
+  const uint32_t* known = order->known[thread];
+  if (known && known[other] > most) most = known[other];
+  return most;
+}
+
+uint32_t* make_known(Order* order, uint32_t*& known) {
+  if (!known) known = (uint32_t*)calloc(order->threads, sizeof(uint32_t));
+  return known;
+}
+
+void clear_known(Block* block, uint32_t* known) {
+  if (known) memset(known, 0, sizeof(uint32_t) * block->order->threads);
+}
+
+// Adds to `known` all that a thread knows and has done.
+void pass_on(Block* block, uint32_t thread, uint32_t*& known) {
+  Order* order = block->order;
+  if (!make_known(order, known)) return;
+  for (uint32_t i = 0; i < block->threads; ++i) {
+    const uint32_t clock = knows(order, thread, i);
+    if (clock > known[i]) known[i] = clock;
+  }
+  known[thread] = order->clock[thread]++;
+}
+
+void pass_on(croq_thread* self, uint32_t*& known) { pass_on(block_of(self), self->linear, known); }
+
+void learn(Block* block, uint32_t thread, const uint32_t* known) {
+  Order* order = block->order;
+  if (!known || !make_known(order, order->known[thread])) return;
+  uint32_t* own = order->known[thread];
+  for (uint32_t i = 0; i < block->threads; ++i)
+    if (known[i] > own[i]) own[i] = known[i];
+}
+
+void learn(croq_thread* self, const uint32_t* known) { learn(block_of(self), self->linear, known); }
+
+void come_to_barrier(croq_thread* self, Barrier& barrier) {
+  if (barrier.expected) pass_on(self, barrier.known);
+}
+
+void settle_counts(Worker* worker);
+
+void pass_barrier(Block* block, Barrier& barrier, croq_thread* self) {
+  Order* order = block->order;
+  if (block->worker->launch->profiled) settle_counts(block->worker);
+  if (!barrier.expected) {
+    for (uint32_t i = 0; i < block->threads; ++i) order->floor[i] = order->clock[i]++;
+    return;
+  }
+  if (self) learn(self, barrier.known);
+  for (croq_thread* thread = barrier.queue.first; thread; thread = thread->next) learn(thread, barrier.known);
+  clear_known(block, barrier.known);
+}
+
+void join_warp(Block* block, Warp& warp, uint32_t group) {
+  Order* order = block->order;
+  const uint32_t first = warp.lanes[__builtin_ctz(group)].thread->linear & ~31u;
+  bool some = group != warp.live;
+  for (uint32_t at = 0; at < 32; ++at) some |= (group >> at & 1) && order->known[first + at];
+  if (!some) {
+    for (uint32_t at = 0; at < 32; ++at)
+      if (group >> at & 1) order->warp_floor[first + at] = order->clock[first + at]++;
+    return;
+  }
+  uint32_t* known = nullptr;
+  for (uint32_t at = 0; at < 32; ++at)
+    if (group >> at & 1) pass_on(block, first + at, known);
+  for (uint32_t at = 0; at < 32; ++at)
+    if (group >> at & 1) learn(block, first + at, known);
+  free(known);
+}
+
+void pass_fence(croq_thread* self) {
+  Block* block = block_of(self);
+  block->order->fence[self->linear] = ++block->worker->fences;
+}
+
+// ------------------------------------------------------------------------------------------------------ the finding
+bool learnt(Worker* worker, uint32_t serial, const Record& record, uint32_t fences) {
+  Watch* watch = worker->watch;
+  for (uint32_t i = 0; i < watch->learnt_count; ++i) {
+    const Learnt& known = watch->learnt[i];
+    if (known.serial != serial) continue;
+    const Place& place = watch->places[known.place];
+    for (uint32_t j = 0; j < known.count; ++j)
+      if (place.passed[j].serial == record.serial && fences < (place.passed[j].fences & 0xffff)) return true;
+  }
+  return false;
+}
+
+// Whether a recorded access and one that `self` makes now have no order.
+bool meets(croq_thread* self, Block* block, const Record& record, uint32_t stamp, bool shared) {
+  if (!record.serial) return false;
+  Worker* worker = block->worker;
+  if (record.serial == block->serial) {
+    if (record.thread == self->linear) return false;
+    if (record.clock <= knows(block->order, self->linear, record.thread)) return false;
+  } else if (shared || record.serial < worker->first_serial) {
+    return false;
+  }
+  if ((stamp & 0xffff) < worker->phase) return false;
+  return !worker->watch->learnt_count || !learnt(worker, block->serial, record, stamp >> 16);
+}
+
+croq_finding at_place(croq_thread* self, const Region& region, char* address, int32_t size, int32_t kind, int32_t access,
+                      uint32_t site) {
+  croq_finding finding = finding_of(self, kind, site);
+  finding.space = region.space;
+  finding.buffer = (int64_t)region.begin;
+  finding.offset = address - region.begin;
+  finding.extent = region.end - region.begin;
+  finding.size = size;
+  finding.access = access;
+  return finding;
+}
+
+void report_race(croq_thread* self, const Region& region, char* address, int32_t size, int32_t access, uint32_t site,
+                 const Record& other) {
+  Block* block = block_of(self);
+  croq_finding finding = at_place(self, region, address, size, CROQ_FOUND_RACE, access, site);
+  finding.other_site = other.site;
+  finding.other_thread = other.thread;
+  finding.other_access = other.kind;
+  finding.other_block = other.serial == block->serial ? block->number : block_number(block->worker, other.serial);
+  report(block->worker->launch, finding);
+}
+
+// ---------------------------------------------------------------------------------------------------------- looking
+Region* find_region(Watch* watch, Block* block, char* address) {
+  Region* last = watch->last;
+  if (last && address >= last->low && address < last->high) return last;
+  if (address >= block->statics.low && address < block->statics.high) return &block->statics;
+  if (address >= block->dynamics.low && address < block->dynamics.high) return &block->dynamics;
+  int64_t low = 0, high = watch->count;
+  while (low < high) {
+    const int64_t middle = (low + high) / 2;
+    Region* region = watch->regions[middle];
+    if (address < region->low) high = middle;
+    else if (address >= region->high) low = middle + 1;
+    else return watch->last = region;
+  }
+  for (int32_t i = 0; i < watch->own_count; ++i)
+    if (address >= watch->own[i].low && address < watch->own[i].high) return &watch->own[i];
+  return nullptr;
+}
+
+void count_access(croq_thread* self, Block* block, const Region& region, char* address, uint32_t size, int32_t access,
+                  uint32_t site);
+
+// An access outside every buffer. Where it would fall on foreign memory the thread goes no further.
+void report_stray(croq_thread* self, Region* region, char* address, int32_t size, int32_t access, uint32_t site) {
+  Block* block = block_of(self);
+  Region nothing;
+  memset(&nothing, 0, sizeof nothing);
+  Region* near = region;
+  if (!near) {
+    int64_t least = 1 << 20;
+    Watch* watch = block->worker->watch;
+    for (int64_t i = -2; i < watch->count; ++i) {
+      Region* candidate = i == -2 ? &block->statics : i == -1 ? &block->dynamics : watch->regions[i];
+      if (candidate->begin == candidate->end) continue;
+      const int64_t far = address < candidate->begin ? candidate->begin - address : address - candidate->end;
+      if (far < least) least = far, near = candidate;
+    }
+  }
+  report(block->worker->launch,
+         at_place(self, near ? *near : nothing, address, size, CROQ_FOUND_OUTSIDE, access, site));
+  const bool ours = region && address + size <= region->high;
+  if (!ours) abandon(self);
+}
+
+[[noreturn]] void no_cells(croq_thread* self) {
+  report(block_of(self)->worker->launch, finding_of(self, 0, 0));
+  abandon(self);
+}
+
+bool is_local(Watch* watch, croq_thread* self, char* address) {
+  return address < (char*)self + kTop && address >= (char*)self - watch->stack_bytes;
+}
+
+void watch_access(croq_thread* self, char* address, uint32_t size, int32_t access, const void* place) {
+  Block* block = block_of(self);
+  Worker* worker = block->worker;
+  Watch* watch = worker->watch;
+  if (__builtin_expect(!watch || is_local(watch, self, address), 0)) return;
+  Region* region = find_region(watch, block, address);
+  const uint32_t site = site_of(worker->launch, place);
+  if (__builtin_expect(++worker->looks > 1 << 16, 0)) {
+    worker->looks = 0;
+    look(self);
+  }
+  if (__builtin_expect(!region || address < region->begin || address + size > region->end, 0)) {
+    if (!region && address >= watch->image && address + size <= watch->image_end && !(access & (kWrite | kAtomic)))
+      return;  // constants
+    report_stray(self, region, address, (int32_t)size, access, site);
+    return;
+  }
+  if (worker->launch->profiled) count_access(self, block, *region, address, size, access, site);
+  char* origin = (char*)((uintptr_t)region->begin & ~(uintptr_t)15);
+  int64_t offset = address - origin;
+  if (__builtin_expect(!region->cells, 0)) {
+    const int32_t shift = !((offset | size) & 3) ? 2 : !((offset | size) & 1) ? 1 : 0;
+    if (!make_cells(*region, shift)) no_cells(self);
+  }
+  if (__builtin_expect((offset | size) & ((1 << region->shift) - 1), 0)) {
+    const int32_t shift = !((offset | size) & 1) ? 1 : 0;
+    if (!make_cells(*region, shift)) no_cells(self);
+  }
+  const bool shared = region->space == CROQ_SPACE_SHARED || region->space == CROQ_SPACE_DYNAMIC;
+  const uint32_t stamp = (worker->fences & 0xffff) << 16 | (worker->phase & 0xffff);
+  const Record now = {block->serial, (uint16_t)self->linear, (uint8_t)access, 0,
+                      block->order->clock[self->linear], site};
+  Cell* cell = region->cells + (offset >> region->shift);
+  Cell* end = region->cells + ((offset + size - 1) >> region->shift) + 1;
+  for (; cell < end; ++cell) {
+    const Record& write = cell->write;
+    const bool own_write = write.serial == now.serial && write.thread == now.thread;
+    if (__builtin_expect(write.kind & kAsync && write.serial == now.serial && !(access & kAsync), 0)) {
+      croq_finding finding = at_place(self, *region, address, (int32_t)size, CROQ_FOUND_PENDING, access, site);
+      finding.other_site = write.site;
+      finding.other_thread = write.thread;
+      finding.other_block = block->number;
+      report(worker->launch, finding);
+      cell->write.kind = kWrite;
+      continue;
+    }
+    if (shared && access != kWrite && !(access & kAsync) && write.serial != now.serial) {
+      report(worker->launch, at_place(self, *region, address, (int32_t)size, CROQ_FOUND_UNINITIALISED, access, site));
+      cell->write = now;  // once is enough
+      cell->phase[0] = stamp;
+      continue;
+    }
+    if (!own_write && !(access & kAtomic && write.kind & kAtomic) && meets(self, block, write, cell->phase[0], shared))
+      report_race(self, *region, address, (int32_t)size, access, site, write);
+    if (access == kRead) {
+      Record& first = cell->reads[0];
+      if (first.serial == now.serial && first.thread == now.thread) {
+        first = now;
+        cell->phase[1] = stamp;
+      } else if (!meets(self, block, first, cell->phase[1], shared)) {
+        first = now;
+        cell->phase[1] = stamp;
+      } else {
+        cell->reads[1] = now;
+        cell->phase[2] = stamp;
+      }
+      continue;
+    }
+    for (int i = 0; i < 2; ++i) {
+      const Record& read = cell->reads[i];
+      if (read.serial && !(read.serial == now.serial && read.thread == now.thread) &&
+          meets(self, block, read, cell->phase[1 + i], shared))
+        report_race(self, *region, address, (int32_t)size, access, site, read);
+    }
+    cell->write = now;
+    cell->reads[0].serial = cell->reads[1].serial = 0;
+    cell->phase[0] = stamp;
+  }
+}
+
+void watch_atomic(croq_thread* self, char* address, uint32_t size, const void* place) {
+  Block* block = block_of(self);
+  Worker* worker = block->worker;
+  Watch* watch = worker->watch;
+  if (!watch) return;
+  watch_access(self, address, size, kAtomic, place);
+  if (!worker->fences) return;
+  uint32_t at = 0;
+  while (at < watch->place_count && watch->places[at].address != address) ++at;
+  const uint32_t fence = block->order->fence[self->linear];
+  if (at == watch->place_count) {
+    if (!fence) return;
+    if (at == watch->place_capacity) {
+      const uint32_t capacity = at * 2 + 16;
+      watch->places = grow(watch->places, at, capacity);
+      watch->place_capacity = capacity;
+    }
+    watch->places[watch->place_count++].address = address;
+  }
+  Place& here = watch->places[at];
+  if (here.count) {
+    uint32_t i = 0;
+    while (i < watch->learnt_count && !(watch->learnt[i].serial == block->serial && watch->learnt[i].place == at)) ++i;
+    if (i == watch->learnt_count) {
+      if (i == watch->learnt_capacity) {
+        watch->learnt_capacity = i * 2 + 16;
+        watch->learnt = grow(watch->learnt, i, watch->learnt_capacity);
+      }
+      ++watch->learnt_count;
+    }
+    watch->learnt[i] = {block->serial, at, here.count};
+  }
+  if (fence) {
+    if (here.count == here.capacity) {
+      const uint32_t capacity = here.count * 2 + 16;
+      here.passed = grow(here.passed, here.count, capacity);
+      here.capacity = capacity;
+    }
+    here.passed[here.count++] = {block->serial, fence};
+  }
+}
+
+void watch_copy(croq_thread* self, char* to, const char* from, uint32_t size, uint32_t valid, const void* place) {
+  if (valid) watch_access(self, (char*)from, valid, kRead, place);
+  watch_access(self, to, size, kWrite | kAsync, place);
+}
+
+void watch_landing(croq_thread* self, char* to, uint32_t size, uint32_t site) {
+  const char* place = block_of(self)->worker->launch->module + site;
+  watch_access(self, to, size, kWrite | kAsync, place);
+  Block* block = block_of(self);
+  Region* region = find_region(block->worker->watch, block, to);
+  if (!region || to < region->begin || to + size > region->end) return;
+  const int64_t offset = to - (char*)((uintptr_t)region->begin & ~(uintptr_t)15);
+  Cell* end = region->cells + ((offset + size - 1) >> region->shift) + 1;
+  for (Cell* cell = region->cells + (offset >> region->shift); cell < end; ++cell) cell->write.kind = kWrite;
+}
+
+// ------------------------------------------------------------------------------------------------------- a launch
+struct Image {
+  const char* module;
+  Watch* watch;
+};
+
+int see_module(dl_phdr_info* info, size_t, void* data) {
+  Image* image = (Image*)data;
+  if ((const char*)info->dlpi_addr != image->module) return 0;
+  Watch* watch = image->watch;
+  watch->image = image->module;
+  for (int i = 0; i < info->dlpi_phnum; ++i) {
+    const auto& part = info->dlpi_phdr[i];
+    if (part.p_type != PT_LOAD) continue;
+    char* begin = (char*)info->dlpi_addr + part.p_vaddr;
+    if (begin + part.p_memsz > watch->image_end) watch->image_end = begin + part.p_memsz;
+    if (!(part.p_flags & PF_W) || watch->own_count == 8) continue;
+    Region& region = watch->own[watch->own_count++];
+    region.begin = region.low = begin;
+    region.end = region.high = begin + part.p_memsz;
+    region.space = CROQ_SPACE_MODULE;
+  }
+  return 1;
+}
+
+void finish_counts(Worker* worker);
+
+void begin_watch(Worker* worker) {
+  Watch* watch = worker->watch = (Watch*)calloc(1, sizeof(Watch));
+  pthread_mutex_lock(&buffer_lock);
+  watch->regions = (Region**)malloc(sizeof(Region*) * (size_t)(buffer_count + 1));
+  memcpy((void*)watch->regions, (void*)buffers, sizeof(Region*) * (size_t)buffer_count);
+  watch->count = buffer_count;
+  pthread_mutex_unlock(&buffer_lock);
+  qsort((void*)watch->regions, (size_t)watch->count, sizeof(Region*), compare_regions);
+  Image image = {worker->launch->module, watch};
+  dl_iterate_phdr(see_module, &image);
+  watch->stack_bytes = own_stacks->bytes;
+}
+
+void end_watch(Worker* worker) {
+  Watch* watch = worker->watch;
+  if (worker->launch->profiled) finish_counts(worker);
+  for (int32_t i = 0; i < watch->own_count; ++i) drop_cells(watch->own[i]);
+  for (uint32_t i = 0; i < watch->place_count; ++i) free(watch->places[i].passed);
+  free(watch->places);
+  free(watch->learnt);
+  free((void*)watch->regions);
+  free(watch);
+  worker->watch = nullptr;
+}
+
+}  // namespace
+
+// Memory for one global buffer, aligned as on a GPU, between zones that no kernel may touch. Null without memory.
+EXPORT void* croq_emulate_allocate(int64_t bytes) {
+  char* memory = nullptr;
+  if (bytes < 0 || posix_memalign((void**)&memory, 256, (size_t)(bytes + 2 * kZone))) return nullptr;
+  Region* region = (Region*)calloc(1, sizeof(Region));
+  if (!region) {
+    free(memory);
+    return nullptr;
+  }
+  *region = {memory + kZone, memory + kZone + bytes, memory, memory + bytes + 2 * kZone, nullptr, 0, 0,
+             CROQ_SPACE_GLOBAL};
+  pthread_mutex_lock(&buffer_lock);
+  if (buffer_count == buffer_capacity) {
+    buffer_capacity = buffer_capacity * 2 + 64;
+    buffers = (Region**)realloc((void*)buffers, sizeof(Region*) * (size_t)buffer_capacity);
+  }
+  buffers[buffer_count++] = region;
+  pthread_mutex_unlock(&buffer_lock);
+  return region->begin;
+}
+
+EXPORT void croq_emulate_release(void* place) {
+  pthread_mutex_lock(&buffer_lock);
+  for (int64_t i = 0; i < buffer_count; ++i)
+    if (buffers[i]->begin == place) {
+      Region* region = buffers[i];
+      buffers[i] = buffers[--buffer_count];
+      drop_cells(*region);
+      free(region->low);
+      free(region);
+      break;
+    }
+  pthread_mutex_unlock(&buffer_lock);
+}
+
+EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* place) {
+  croq_thread* self = croq_self;
+  if (self && block_of(self)->worker->watch) watch_access(self, (char*)address, size, write ? kWrite : kRead, place);
+}
+
+// --------------------------------------------------------------------------------------- what compilers call
+#define CROQ_HOOK(size)                                                                          \
+  EXPORT void __tsan_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }               \
+  EXPORT void __tsan_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }              \
+  EXPORT void __tsan_unaligned_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }     \
+  EXPORT void __tsan_unaligned_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }    \
+  EXPORT void __tsan_volatile_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }      \
+  EXPORT void __tsan_volatile_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }
+CROQ_HOOK(1) CROQ_HOOK(2) CROQ_HOOK(4) CROQ_HOOK(8) CROQ_HOOK(16)
+#undef CROQ_HOOK
+EXPORT void __tsan_read_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 0, HERE); }
+EXPORT void __tsan_write_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 1, HERE); }
+EXPORT void __tsan_func_entry(void*) {}
+EXPORT void __tsan_func_exit() {}
+EXPORT void __tsan_init() {}
+EXPORT void __tsan_vptr_update(void**, void*) {}
+EXPORT void __tsan_vptr_read(void**) {}
+EXPORT void* __tsan_memcpy(void* to, const void* from, unsigned long n) {
+  if (n) croq_emulate_touch((void*)from, (uint32_t)n, 0, HERE), croq_emulate_touch(to, (uint32_t)n, 1, HERE);
+  return memcpy(to, from, n);
+}
+EXPORT void* __tsan_memmove(void* to, const void* from, unsigned long n) {
+  if (n) croq_emulate_touch((void*)from, (uint32_t)n, 0, HERE), croq_emulate_touch(to, (uint32_t)n, 1, HERE);
+  return memmove(to, from, n);
+}
+EXPORT void* __tsan_memset(void* to, int value, unsigned long n) {
+  if (n) croq_emulate_touch(to, (uint32_t)n, 1, HERE);
+  return memset(to, value, n);
+}
+
+}  // namespace croq_inside
+
+#include "croq_emulate_profile.h"

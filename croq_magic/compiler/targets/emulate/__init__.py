@@ -1,0 +1,1 @@
+"""The emulator: CUDA text run by the processor, one fiber per CUDA thread."""

@@ -1,0 +1,173 @@
+"""From CUDA text to a loaded library of C++, through the on-disk cache."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+
+from croq_magic import cache
+from croq_magic.compiler.targets.cpu import build as cpu_build
+from croq_magic.compiler.targets.cpu import toolchain
+from croq_magic.compiler.targets.emulate.elf import Elf, Line, Lines, Variable
+from croq_magic.compiler.targets.emulate.runtime import runtime
+from croq_magic.errors import TargetError
+
+INCLUDE = cpu_build.INCLUDE
+SHIMS = INCLUDE / "emulate"  # headers of CUDA that a cell may include
+FILE = "kernels.cu"
+_WORD = re.compile(r"__noinline__")
+_DYNAMIC = re.compile(
+    r"extern\s+__shared__\s+(?P<align>(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<type>[A-Za-z_][\w:\s]*?(?:<[^<>]*>)?)"
+    r"\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\[\s*\]\s*;"
+)
+
+
+def host_text(text: str, symbols: Sequence[str], arch: int = 80) -> str:
+    """CUDA text as C++ text: the prelude before it, and what starts each kernel after it.
+
+    One kind of line changes: dynamic shared memory is declared as a pointer to the block's own.
+    """
+    text = _DYNAMIC.sub(r"\g<type>* const \g<name> = (\g<type>*)croq_emulate_shared();", text)
+    head = ["#define CROQ_EMULATE 1", f"#define __CUDA_ARCH__ {arch * 10}", '#include "croq_emulate.h"']
+    if _WORD.search(text):
+        head.append("#define __noinline__ __attribute__((noinline))")
+    tail = [f"CROQ_EMULATE_KERNEL({symbol}, croq_run_{symbol})" for symbol in symbols]
+    return "\n".join([*head, f'#line 1 "{FILE}"', text, '#line 1 "croq_emulate_tail"', *tail, ""])
+
+
+def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
+    common = [*toolchain.flags(compiler, True), "-g1", "-gdwarf-4", "-fno-rtti", "-xc++"]
+    if compiler.family == "gcc":
+        common += ["-fno-gnu-unique", "-fno-semantic-interposition"]
+    if not checked:
+        return (*common, "-O2")
+    # Optimised as far as it leaves accesses as they are written.
+    return (*common, "-O1", "-fsanitize=thread", "-DCROQ_CHECKED=1")
+
+
+def _all_headers() -> str:
+    return "".join(path.read_text() for path in sorted([*INCLUDE.glob("*.h"), *SHIMS.glob("*.h")]))
+
+
+def _run(command: Sequence[str]) -> None:
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            env=dict(os.environ, LC_ALL="C"),
+            stdin=subprocess.DEVNULL,
+        )
+    except OSError as error:
+        raise TargetError(f"the C++ compiler {command[0]} does not start: {error}") from error
+    if done.returncode != 0:
+        raise toolchain.CompilationFailed(done.stderr or done.stdout or f"exit status {done.returncode}")
+
+
+def _compile(compiler: toolchain.Compiler, text: str, checked: bool) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
+        source, middle, output = Path(folder, FILE), Path(folder, "kernels.o"), Path(folder, "kernels.so")
+        source.write_text(text)
+        includes = (f"-I{INCLUDE}", f"-I{SHIMS}")
+        _run([*compiler.command, *_flags(compiler, checked), *includes, "-c", str(source), "-o", str(middle)])
+        # Linked apart: with the option of the compilation, linkers would add a runtime of their own.
+        lean = toolchain.link_flags(compiler, False)
+        try:
+            _run([*compiler.command, str(middle), "-o", str(output), *lean])
+        except toolchain.CompilationFailed:
+            _run([*compiler.command, str(middle), "-o", str(output), *toolchain.link_flags(compiler, True)])
+        return output.read_bytes()
+
+
+class Library:
+    """The kernels of one text, compiled and loaded."""
+
+    def __init__(self, path: Path, text: str, key: str, cached: bool, checked: bool) -> None:
+        self.path, self.text, self.key, self.cached, self.checked = path, text, key, cached, checked
+        self.handle = ctypes.PyDLL(str(path))
+        self.handle.croq_anchor.restype = ctypes.c_void_p
+        self.anchor = self._address("croq_anchor")
+        # The dynamic linker knows where it has put the file: a symbol's address less its place in the file.
+        info = _DlInfo()
+        ctypes.PyDLL(None).dladdr(ctypes.c_void_p(self.anchor), ctypes.byref(info))
+        self.base: int = info.base or 0
+        variables = self.variables
+        anchor = next((v for v in variables if "croq_anchor_place" in v.symbol), None)
+        self.shared_shift = anchor.offset if anchor else 0
+        self.shared_size = self.elf.tls_size if anchor is not None and len(variables) > 1 else 0
+
+    def _address(self, name: str) -> int:
+        address = ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
+        assert address is not None
+        return address
+
+    def kernel(self, symbol: str) -> int:
+        """The address of what runs a kernel's threads."""
+        return self._address(f"croq_run_{symbol}")
+
+    @cached_property
+    def elf(self) -> Elf:
+        return Elf(self.path.read_bytes())
+
+    @cached_property
+    def variables(self) -> list[Variable]:
+        """Static shared memory."""
+        return self.elf.variables()
+
+    @cached_property
+    def _lines(self) -> Lines:
+        return Lines(self.elf)
+
+    def line(self, site: int) -> Line | None:
+        """The place in the text of an access or a wait, None when the file does not say."""
+        return self._lines.at(site) if site else None
+
+
+class _DlInfo(ctypes.Structure):
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("base", ctypes.c_void_p),
+        ("symbol", ctypes.c_char_p),
+        ("address", ctypes.c_void_p),
+    ]
+
+
+def library(text: str, symbols: Sequence[str], label: str, checked: bool, arch: int = 80) -> Library:
+    """Compiles (or finds) and loads CUDA text with the kernels named.
+
+    Raises `toolchain.CompilationFailed` with the compiler's messages, TargetError without a compiler.
+    """
+    runtime()
+    compiler = toolchain.find()
+    whole = host_text(text, symbols, arch)
+    parts = parts_of(whole, checked)
+    entry = cache.lookup(parts, label)
+    if entry is not None:
+        try:
+            return Library(entry.files["module.so"], text, entry.key, True, checked)
+        except (OSError, KeyError):
+            pass  # evicted between the lookup and the load
+    entry = cache.store(parts, {"module.so": _compile(compiler, whole, checked), "module.cpp": whole.encode()}, label)
+    try:
+        return Library(entry.files["module.so"], text, entry.key, False, checked)
+    except OSError as error:
+        raise toolchain.CompilationFailed(f"error: the module does not load: {error}") from error
+
+
+def parts_of(whole: str, checked: bool) -> dict[str, str]:
+    """What the cache key of a build is made of."""
+    compiler = toolchain.find()
+    return {
+        "source": whole,
+        "headers": _all_headers(),
+        "options": " ".join((*compiler.command, *_flags(compiler, checked))),
+        "compiler": compiler.version,
+        "processor": toolchain.processor(),
+    }
