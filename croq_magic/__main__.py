@@ -2,7 +2,7 @@
 
 import sys
 
-from croq_magic.cli import main
+from croq_magic.driver import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -71,7 +71,9 @@ def write(name: str, data: bytes, executable: bool = False) -> None:
     """Writes all of a file or nothing of it; `-` is standard output. Raises `FileError`."""
     if name == STANDARD:
         sys.stdout.flush()
-        sys.stdout.buffer.write(data)
+        rest = memoryview(data)
+        while rest:  # an unbuffered stream (PYTHONUNBUFFERED) takes what fits
+            rest = rest[sys.stdout.buffer.write(rest) :]
         sys.stdout.buffer.flush()
         return
     path = Path(name)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import sys
+from collections.abc import Iterable
 
-from croq_magic.compiler.diagnostics import MAX_ERRORS, Diagnostic, Report, Severity, show
+from croq_magic.compiler.diagnostics import MAX_ERRORS, Diagnostic, Severity, show
 from croq_magic.driver.options import Options
 
 
@@ -20,26 +22,26 @@ class Messages:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.errors = 0
-        self.warnings = 0
 
     @property
     def failed(self) -> bool:
         return self.errors > 0
 
-    def report(self, report: Report) -> None:
-        """Prints the findings of one stage or file, in the order of the text."""
-        for found in report.as_errors() if self.options.werror else report:
-            self.finding(found)
+    def findings(self, found: Iterable[Diagnostic]) -> None:
+        """Prints the findings of one file, in the order they come."""
+        for each in found:
+            self.finding(each)
 
     def finding(self, found: Diagnostic) -> None:
+        """Prints one. A warning may count as an error, or not be wanted."""
+        if found.severity == Severity.WARNING and self.options.werror:
+            found = dataclasses.replace(found, severity=Severity.ERROR.value)
         if found.severity == Severity.ERROR:
             self.errors += 1
             if self.errors > MAX_ERRORS:
                 return
-        else:
-            if self.options.no_warnings:
-                return
-            self.warnings += 1
+        elif self.options.no_warnings:
+            return
         sys.stderr.write(show(found) + "\n")
 
     def error(self, text: str) -> None:

@@ -118,6 +118,8 @@ _JOINED = {flag: option for flag, option in _BY_FLAG.items() if option.joined an
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _COMMANDS = ("doctor",)
 COMPILED = ("", "-c", "-S", "--lib")  # stages that run the target's compiler
+JOINED = ("", "--lib", "-gs")  # stages that make one thing of all inputs
+LINKED = (".o", ".a", ".so", ".obj", ".lo")  # inputs of the linker
 
 
 def parse(words: Sequence[str]) -> Options:
@@ -262,7 +264,7 @@ def _agree(options: Options) -> None:
     if options.inputs.count(STANDARD) > 1:
         raise UsageError("standard input can be read only once")
     many = len(options.inputs) > 1
-    if many and options.output is not None and (options.show or options.stage not in ("", "--lib")):
+    if many and options.output is not None and (options.show or options.stage not in JOINED):
         raise UsageError(f"-o names one file, but {options.stage or '--show'} makes one for each of the inputs")
     if options.output == STANDARD and options.stage in ("--lib", "") and not options.show:
         what = "a library" if options.stage else "an executable"

@@ -11,10 +11,8 @@ from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import base as targets
 from croq_magic.driver import files, options, show
 from croq_magic.driver.messages import Messages
-from croq_magic.driver.options import COMPILED, STANDARD, Options, UsageError
+from croq_magic.driver.options import COMPILED, LINKED, STANDARD, Options, UsageError
 from croq_magic.errors import CompileError
-
-LINKED = (".o", ".a", ".so", ".obj", ".lo")  # inputs of the linker
 
 
 def run(chosen: Options) -> int:
@@ -77,11 +75,10 @@ def _inspect(chosen: Options, target: targets.Target, source: Source, messages: 
     try:
         report, text = _shown(chosen, target, source)
     except CompileError as error:  # the target cannot express something
-        for found in error.diagnostics:
-            messages.finding(found)
+        messages.findings(error.diagnostics)
         return
     before = messages.errors
-    messages.report(report)
+    messages.findings(report)
     if messages.errors == before and text is not None:
         files.write(chosen.output or STANDARD, text.encode())
 

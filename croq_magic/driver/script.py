@@ -6,6 +6,7 @@ The sources stand in here-documents, so the script is one file that runs whereve
 from __future__ import annotations
 
 import dataclasses
+import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
@@ -39,13 +40,19 @@ def write(
     """
     lines = [*_head(title, target, version, tool), *_unpack(sources)]
     for step in steps:
-        words = " ".join(word if word.startswith(WORK) or word == OUTPUT else shlex.quote(word) for word in step)
-        lines.append(f"${tool.variable} {words} ${{CXXFLAGS:-}}")
+        lines.append(f"${tool.variable} {' '.join(map(_word, step))} ${{CXXFLAGS:-}}")
     lines += _TAIL.splitlines()
     return "\n".join(lines) + "\n"
 
 
 OUTPUT = '"$output"'
+NATIVE = ("-march=native", "-mcpu=native")  # which of them is right is seen where the script runs
+
+
+def _word(word: str) -> str:
+    if word in NATIVE:
+        return "$native"
+    return word if WORK in word or word == OUTPUT else shlex.quote(word)
 
 
 def source(path: str) -> str:
@@ -107,6 +114,7 @@ if [ -z "${{{variable}:-}}" ]; then
   done
 fi
 [ -n "${variable}" ] || {{ echo "$0: no {what} found; {variable} names one" >&2; exit 1; }}
+case $(uname -m) in arm64 | aarch64) native=-mcpu=native ;; *) native=-march=native ;; esac
 work=${{TMPDIR:-/tmp}}/croqtile-$$
 (umask 077; mkdir "$work")
 trap 'rm -rf "$work"' EXIT
@@ -143,3 +151,8 @@ def headers(text: str, origin: Path, include: Sequence[Path]) -> dict[Path, str]
                 found[path] = path.read_text(encoding="utf-8")
                 pending.append((found[path], path.parent))
     return found
+
+
+def common_folder(paths: Sequence[Path]) -> Path:
+    """The deepest folder that holds all of them (absolute paths)."""
+    return Path(os.path.commonpath([path.parent for path in paths]))

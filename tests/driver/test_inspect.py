@@ -122,7 +122,7 @@ __co__ f32 [M, 6] f(f32 [M, 6] x, int n) {
     rows = {tuple(line.split(maxsplit=2)) for line in plain.out.splitlines()[1:]}
     assert plain.out.splitlines()[0] == "f32 [M, 6] f(f32 [M, 6] x, s32 n)"
     assert rows == {
-        ("1:13", "M", "s32"),
+        ("1:26", "M", "s32"),
         ("1:32", "x", "f32 [M, 6]"),
         ("1:39", "n", "s32"),
         ("2:14", "r", "f32 [M, 6]"),
