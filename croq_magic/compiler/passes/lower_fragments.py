@@ -35,7 +35,7 @@ class LowerFragments:
         if not any(isinstance(node, ir.Fragment) for node in walk(function.body)):
             return function
         taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
-        return map_kernels(function, lambda region: _Lowering(region, taken).kernel())
+        return map_kernels(function, lambda region: Lowering(region, taken).kernel())
 
 
 def compute_type(dtype: DType) -> DType:
@@ -46,18 +46,18 @@ def compute_type(dtype: DType) -> DType:
 
 
 @dataclasses.dataclass(frozen=True)
-class _Home:
+class Home:
     """Where a fragment lives: its buffer, and the group regions whose instances have a copy each."""
 
     buffer: ir.Buffer
     units: Chain
 
 
-class _Lowering:
+class Lowering:
     def __init__(self, region: ir.Region, taken: set[str]) -> None:
         self.root = region
         self.taken = taken
-        self.homes: dict[ir.Fragment, _Home] = {}
+        self.homes: dict[ir.Fragment, Home] = {}
 
     def kernel(self) -> ir.Region:
         self._find_homes(self.root.body, (self.root,))
@@ -78,9 +78,9 @@ class _Lowering:
             for nested in bodies(s):
                 self._find_homes(nested, (*chain, s) if isinstance(s, ir.Region) else chain)
 
-    def _home(self, fragment: ir.Fragment, units: Chain) -> _Home:
+    def _home(self, fragment: ir.Fragment, units: Chain) -> Home:
         shape = (*(integers.product(unit.extents) for unit in units), *fragment.shape)
-        return _Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.LOCAL, shape, fragment.slots), units)
+        return Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.LOCAL, shape, fragment.slots), units)
 
     def fresh(self, name: str) -> str:
         return fresh_name(name, self.taken)
@@ -93,7 +93,7 @@ class _Lowering:
             if isinstance(s, ir.DeclareFragment):
                 out.append(ir.Declare(self.homes[s.fragment].buffer, s.init, span=s.span))
                 continue
-            lower = _LOWER.get(type(s))
+            lower = LOWER.get(type(s))
             if lower is not None:
                 out += self._for_each_copy(s, chain, lower)
                 continue
@@ -227,7 +227,7 @@ class _Lowering:
         rows, factor = s.scales
 
         def scaled(i: ir.Var, j: ir.Var) -> ir.Expr:
-            product = ir.Binary("*", _row_scale(rows, i, factor, dtype), ir.Load(total, (i, j)), dtype)
+            product = ir.Binary("*", row_scale(rows, i, factor, dtype), ir.Load(total, (i, j)), dtype)
             new = ir.Binary("+", cast(ir.Load(target, (i, j)), dtype), product, dtype)
             return cast(new, target.buffer.dtype)
 
@@ -268,7 +268,7 @@ class _Lowering:
 
         def scaled(i: ir.Var, j: ir.Var) -> ir.Expr:
             old = cast(ir.Load(target, (i, j)), dtype)
-            return cast(ir.Binary("*", old, _row_scale(s.row_scale, i, s.scale, dtype), dtype), target.buffer.dtype)
+            return cast(ir.Binary("*", old, row_scale(s.row_scale, i, s.scale, dtype), dtype), target.buffer.dtype)
 
         return (self.elementwise(target, scaled),)
 
@@ -363,7 +363,7 @@ def cast(e: ir.Expr, dtype: DType) -> ir.Expr:
     return e if e.dtype is dtype else ir.Cast(e, dtype)
 
 
-def _row_scale(rows: ir.View, i: ir.Expr, factor: ir.Expr, dtype: DType) -> ir.Expr:
+def row_scale(rows: ir.View, i: ir.Expr, factor: ir.Expr, dtype: DType) -> ir.Expr:
     index = (i, *(integers.ZERO for _ in range(rows.rank - 1)))
     return ir.Binary("*", cast(ir.Load(rows, index), dtype), cast(factor, dtype), dtype)
 
@@ -373,16 +373,16 @@ def _unit_stride(view: ir.View) -> bool:
     return strides is not None and integers.value(strides[-1]) == 1
 
 
-_LOWER: dict[type[ir.Stmt], Callable[..., ir.Body]] = {
-    ir.FragmentFill: _Lowering.fill_all,
-    ir.MmaFill: _Lowering.fill,
-    ir.MmaLoad: _Lowering.load,
-    ir.Mma: _Lowering.multiply,
-    ir.MmaScale: _Lowering.scale,
-    ir.MmaStore: _Lowering.store,
-    ir.MmaCommit: _Lowering.nothing,
-    ir.FragmentOp: _Lowering.operation,
-    ir.Apply: _Lowering.apply,
-    ir.FragmentReduce: _Lowering.reduce,
-    ir.FragmentCopy: _Lowering.copy,
+LOWER: dict[type[ir.Stmt], Callable[..., ir.Body]] = {
+    ir.FragmentFill: Lowering.fill_all,
+    ir.MmaFill: Lowering.fill,
+    ir.MmaLoad: Lowering.load,
+    ir.Mma: Lowering.multiply,
+    ir.MmaScale: Lowering.scale,
+    ir.MmaStore: Lowering.store,
+    ir.MmaCommit: Lowering.nothing,
+    ir.FragmentOp: Lowering.operation,
+    ir.Apply: Lowering.apply,
+    ir.FragmentReduce: Lowering.reduce,
+    ir.FragmentCopy: Lowering.copy,
 }

@@ -1,8 +1,8 @@
 """Gives blocks of one thread to threads of larger blocks.
 
-Source: language reference, execution model, section 2.1: a single level without annotation maps to blocks, and instances
-may be fused into threads when nothing in the body tells the difference. On a GPU a block of one thread leaves 31 of 32
-lanes idle, so any extent becomes blocks of threads:
+Source: language reference, execution model, section 2.1: a single level without annotation maps to blocks, and its
+instances may be fused into threads when nothing in the body tells the difference. On a GPU a block of one thread leaves
+31 of 32 lanes idle, so any extent becomes blocks of threads:
 
     region block [i < M, j < N] { body }
     region block [tile < ceil(M N / 256)] { region thread [unit < 256] { if tile * 256 + unit < M N { i, j; body } } }

@@ -1,8 +1,8 @@
 """Finds the widest access that a copy between memories can use.
 
 A copy runs over its elements in chunks of up to 16 bytes. A chunk of V elements is one access on both sides when the
-innermost dimension runs on in both, its extent and every other stride and the origins are multiples of V, and the
-buffers themselves are aligned: shared storage always is, device memory is as far as its allocator says (`global_bytes`).
+innermost dimension runs on in both, its extent, every other stride and the origins are multiples of V, and the buffers
+themselves are aligned: shared storage always is, device memory to `global_bytes`.
 The result stands in the copy's hints as `vector:BYTES`, so that it can be read in the IR.
 """
 
@@ -28,7 +28,7 @@ class VectoriseCopies:
 
     name: ClassVar[str] = "vectorise-copies"
     largest: int = 16
-    global_bytes: int = 16
+    global_bytes: int = 16  # CUDA's and OpenCL's allocators give 256 and 128
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         def change(node: ir.Node) -> ir.Node | None:
@@ -54,6 +54,8 @@ class VectoriseCopies:
             return size
         elements = self.largest // size
         for view in (s.src, s.dst):
+            if view.buffer.storage is ir.Storage.GLOBAL:
+                elements = min(elements, max(1, self.global_bytes // size))
             elements = math.gcd(elements, _run(view, elements, size))
         if s.src.zfill:
             elements = math.gcd(elements, _edges(s.src))
@@ -105,7 +107,7 @@ def _variables(e: ir.Expr) -> list[ir.Var]:
 
 def factor(e: ir.Expr) -> int:
     """A number that divides an index whatever its variables are; 0 divides by everything."""
-    if isinstance(e, ir.Builtin) or isinstance(e, ir.Select):
+    if isinstance(e, (ir.Builtin, ir.Select)):
         return 1
     found = 0
     for monomial, coefficient in integers.poly(e).terms:

@@ -148,8 +148,8 @@ class Crews(Guards):
         count = integers.product(extents)
         total, size = integers.value(count), integers.value(crew.size)
         if size == 1:
-            head = [f"if ({self.thread} == {crew.only})"] if crew.only is not None else []
-            with self.nest(head), self.loop_nest(wanted, extents, 0) as index:
+            alone = [f"if ({self.thread} == {crew.only})"] if crew.only is not None else []
+            with self.nest(alone), self.loop_nest(wanted, extents, 0) as index:
                 yield index
             return
         if total == 1:
@@ -209,7 +209,7 @@ class Crews(Guards):
     def loop_nest(
         self, wanted: Sequence[str], extents: Sequence[ir.Expr], unrolled: int
     ) -> Iterator[tuple[ir.Expr, ...]]:
-        """Loops of one thread over all places of `extents`, written out by the compiler for up to `unrolled` of them."""
+        """Loops of one thread over all places of `extents`, written out by the compiler for up to `unrolled`."""
         total = integers.value(integers.product(extents))
         index: list[ir.Expr] = []
         made: list[ir.Var] = []
@@ -230,6 +230,11 @@ class Crews(Guards):
 
     # ---------------------------------------------------------------------------------------------------- barriers
 
+    def meet(self, text: str) -> None:
+        """A barrier, unless the same one stands directly before."""
+        if not self.lines or self.lines[-1].strip() != text:
+            self.line(text)
+
     def join(self, scope: Level, span: Span | None) -> None:
         """A barrier of all threads that reach this place in their unit of a level."""
         if self.single:
@@ -241,7 +246,7 @@ class Crews(Guards):
             self._join_unit(scope, divergent, span)
             return
         if not divergent:
-            self.line(self.dialect.block_barrier())
+            self.meet(self.dialect.block_barrier())
             return
         found = select(self.threads, self.chain, divergent)
         if found is None or not found.exact:
@@ -251,17 +256,17 @@ class Crews(Guards):
     def _join_selected(self, found: Selection, span: Span | None) -> None:
         count = len(found.threads)
         if count == self.threads.count:
-            self.line(self.dialect.block_barrier())
+            self.meet(self.dialect.block_barrier())
         elif count <= 1:
             return
         elif found.whole_warps and count == 32:
-            self.line(self.dialect.warp_barrier())
+            self.meet(self.dialect.warp_barrier())
         elif found.whole_warps:
             number = 15 - (found.threads[0] // 128) % 8
-            self.line(self.dialect.named_barrier(str(number), str(count)))
+            self.meet(self.dialect.named_barrier(str(number), str(count)))
         elif found.threads[0] // 32 == found.threads[-1] // 32:
             mask = sum(1 << (t % 32) for t in found.threads)
-            self.line(self.dialect.warp_barrier(mask))
+            self.meet(self.dialect.warp_barrier(mask))
         else:
             raise self.unsupported("a barrier of threads that are no whole warps is", span)
 
@@ -276,14 +281,14 @@ class Crews(Guards):
             if found is None or not found.exact:
                 raise self.unsupported("a barrier of threads that are selected by changing values is", span)
             if size == 32:
-                self.line(self.dialect.warp_barrier(sum(1 << t for t in found.threads)))
+                self.meet(self.dialect.warp_barrier(sum(1 << t for t in found.threads)))
                 return
         if size == 32:
-            self.line(self.dialect.warp_barrier())
+            self.meet(self.dialect.warp_barrier())
         elif size == self.threads.count and not divergent:
-            self.line(self.dialect.block_barrier())
+            self.meet(self.dialect.block_barrier())
         elif size is None:
             raise self.unsupported(f"a barrier of a {scope.value} of symbolic size is", span)
         else:
             number = "15" if size == self.threads.count else f"15 - {self.thread} / {size} % 8"
-            self.line(self.dialect.named_barrier(number, str(size)))
+            self.meet(self.dialect.named_barrier(number, str(size)))

@@ -179,7 +179,7 @@ class Dialect(abc.ABC):
 
     @abc.abstractmethod
     def grid_barrier(self, counter: str, blocks: str) -> str:
-        """A barrier of all threads of a cooperative launch of `blocks` blocks; `counter` is the name of the parameter of
+        """A barrier of all threads of a cooperative launch of `blocks` blocks; `counter` is the name given to
         `counter_parameter`."""
 
     @abc.abstractmethod

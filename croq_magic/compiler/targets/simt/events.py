@@ -139,7 +139,10 @@ class Events(Statements):
                 generation = integers.floordiv(s.order, integers.constant(math.prod(s.event.slots)))
                 if s.event.ready:
                     generation = integers.add(generation, integers.ONE)
-                self.line(self.dialect.event_wait(slot, self.expressions.index(generation)))
+                self.expressions.modular = True  # only the lowest bit counts
+                text = self.expressions.index(generation)
+                self.expressions.modular = False
+                self.line(self.dialect.event_wait(slot, text))
                 continue
             bits = self._counted(s)
             shift = self.expressions.index(place, 12)

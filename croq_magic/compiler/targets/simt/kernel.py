@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
-from croq_magic.compiler.passes.place_shared import place_shared
+from croq_magic.compiler.passes.place_shared import byte_size, place_shared
 from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
 from croq_magic.compiler.targets.simt.copies import is_asynchronous
@@ -19,7 +19,6 @@ from croq_magic.compiler.targets.simt.storage import (
     ALIGNMENT,
     SWIZZLED,
     alignment_of,
-    byte_size,
     element_count,
     register_dims,
     shared_layout,
@@ -222,7 +221,7 @@ class KernelEmitter(Events):
 
     def _spare(self) -> list[str]:
         """The condition that leaves out threads that a region has no instances for."""
-        needed = integers.ONE
+        needed: ir.Expr = integers.ONE
         for region in self.chain:
             needed = integers.mul(needed, integers.product(region.extents))
         needed = integers.mul(needed, self.unit_size if self.level is not Level.THREAD else integers.ONE)

@@ -17,7 +17,7 @@ from croq_magic.compiler.targets.simt import copies
 from croq_magic.compiler.targets.simt.copies import PRIVATE
 from croq_magic.compiler.targets.simt.crews import Crews
 from croq_magic.compiler.targets.simt.dialect import space_of
-from croq_magic.compiler.targets.simt.expressions import depends_on, plus
+from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on, plus
 from croq_magic.compiler.types import BOOL, F32, S32
 from croq_magic.compiler.visit import walk
 
@@ -123,10 +123,11 @@ class Statements(Crews):
     def assign(self, s: ir.Assign) -> None:
         self.note(s.var, s.value)
         name, value = self.names.of(s.var), s.value
-        if isinstance(value, ir.Binary) and value.left == s.var and value.op in "+-*" and value.dtype is s.var.dtype:
-            if value.dtype.bits >= 32:
-                self.line(f"{name} {value.op}= {self.expressions.value(value.right)};")
-                return
+        updates = isinstance(value, ir.Binary) and value.left == s.var and value.op in "+-*"
+        if updates and value.dtype is s.var.dtype and value.dtype.bits >= 32:
+            assert isinstance(value, ir.Binary)
+            self.line(f"{name} {value.op}= {self.expressions.value(value.right)};")
+            return
         self.line(f"{name} = {self.expressions.converted(value, s.var.dtype)};")
 
     # ---------------------------------------------------------------------------------------------------- memory
@@ -369,7 +370,7 @@ class Statements(Crews):
     def argument(self, a: ir.Node) -> str:
         """One argument of a foreign call; views are pointers to their first element."""
         if isinstance(a, ir.View):
-            offset = self.expressions.index(copies.buffer_offset(a, (integers.ZERO,) * a.rank))
+            offset = self.expressions.index(buffer_offset(a, (integers.ZERO,) * a.rank))
             text = plus(self.expressions.pointer(a.buffer), offset)
             return self.dialect.foreign_argument(text, a.buffer.dtype, space_of(a.buffer))
         if isinstance(a, ir.AddressOf):
