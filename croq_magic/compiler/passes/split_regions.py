@@ -384,17 +384,24 @@ class _Split:
 
         return (ir.If(ir.Load(view, home.indices), rewrite(body, change)),)
 
+    def _fill(self, s: ir.Declare, value: ir.Expr) -> ir.Stmt:
+        """All slots of moved storage become `value`, for one instance."""
+        slots = tuple(
+            ir.Var(self.fresh("slot"), S32, ir.Role.LOOP, integers.ZERO, integers.constant(count))
+            for count in s.buffer.slots
+        )
+        fill: ir.Stmt = ir.SpanOp(self._moved(views.whole(s.buffer, slots)), value, span=s.span)
+        for var, count in zip(reversed(slots), reversed(s.buffer.slots), strict=True):
+            fill = ir.For(var, integers.ZERO, integers.constant(count), 1, (fill,), span=s.span)
+        return fill
+
     def _replace(self, body: ir.Body) -> ir.Body:
         """Kept scalars and moved storage in their new places. Statements first, so that no definition is taken for a
         use."""
 
         def statements(node: ir.Node) -> ir.Stmt | ir.Body | None:
             if isinstance(node, ir.Declare) and node.buffer in self.moved:
-                return (
-                    ()
-                    if node.init is None
-                    else ir.SpanOp(self._moved(views.whole(node.buffer)), node.init, span=node.span)
-                )
+                return () if node.init is None else self._fill(node, node.init)
             if isinstance(node, (ir.Let, ir.Assign)) and node.var.name in self.kept:
                 return () if node.value is None else self._store(node.var, node.value, node)
             if isinstance(node, (ir.Call, ir.Atomic)) and node.result is not None and node.result.name in self.kept:
