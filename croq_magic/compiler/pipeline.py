@@ -23,6 +23,7 @@ from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.parse import parse
 from croq_magic.compiler.passes.base import Context, Pass, run_passes
 from croq_magic.compiler.passes.check_gpu import CheckGpu
+from croq_magic.compiler.passes.check_parties import CheckParties
 from croq_magic.compiler.passes.check_reads import CheckReads
 from croq_magic.compiler.passes.check_storage import CheckStorage
 from croq_magic.compiler.passes.drop_checks import DropChecks
@@ -65,6 +66,7 @@ def mapping_passes(checks: str) -> list[Pass]:
         OwnFragments(),
         CheckGpu(),
         CheckStorage(),
+        CheckParties(),
         CheckReads(),
         InsertJoins(),
         ProveBounds(),
