@@ -85,6 +85,9 @@ def _function(
     """Kernels, entry and table of checks of a function, and the function that hosts call."""
     function = emitter.function
     out = Writer()
+    out.line("#pragma GCC diagnostic push")
+    for warning in ("variable", "but-set-variable", "parameter"):  # the program's own, and what its code comes down to
+        out.line(f'#pragma GCC diagnostic ignored "-Wunused-{warning}"')
     out.line("namespace croq_code {")
     out.line("using namespace ::croq_cell;")
     if has_cok:
@@ -105,6 +108,7 @@ def _function(
         else:
             types.append(f"void* {name}")
     _caller(out, emitter, params, types, table, names, shown)
+    out.line("#pragma GCC diagnostic pop")
     return out.text()
 
 
