@@ -39,7 +39,8 @@ class Plan:
     def launch_by(self, launch: Callable[[Sequence[Any], Mapping[str, int], Any], Any]) -> None:
         """What the function for these extents is launched by; a launch that fills its result needs no zeros."""
         self.allocate = np.empty if getattr(launch, "fills_result", False) else np.zeros
-        self.ready = launch
+        prepare = getattr(launch, "prepared", None)
+        self.ready = launch if prepare is None else prepare(self.dims)
 
     def new_result(self) -> np.ndarray | None:
         """A fresh array for a returned span; None when the function returns a scalar or nothing."""

@@ -7,7 +7,7 @@ call of two arguments: the prepared plan and the tuple of values.
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cache, lru_cache
 from typing import Any
 
@@ -89,6 +89,26 @@ class Launcher:
         if code != OK:
             self._fail(code)
         return None if scalar is None else scalar[()]
+
+    def prepared(self, dims: Mapping[str, int]) -> Callable[..., Any]:
+        """The same as the launcher itself for these `dims`, which are not looked at again in a call."""
+        if self._offset is None:
+            return self
+        prepared = self._plan(tuple([dims[name] for name in self._dims]))  # kept by the function below: an address
+        invoke, has_result = self._invoke, self.entry.result is not None
+
+        def launch(values: Sequence[Any], dims: Mapping[str, int], result: np.ndarray | None = None) -> Any:
+            if has_result:
+                if result is None:
+                    return self(values, dims)
+                code = invoke(prepared[0], (*values, result))
+            else:
+                code = invoke(prepared[0], tuple(values))
+            if code != OK:
+                self._fail(code)
+            return None
+
+        return launch
 
     def _plan(self, dims: tuple[int, ...]) -> tuple[int, Plan, Any]:
         entry = self.entry
