@@ -15,7 +15,7 @@ from croq_magic._version import __version__
 from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import base as targets
-from croq_magic.compiler.whole import WholeProgram, build, link, transpile
+from croq_magic.compiler.whole import WholeProgram, build, executable, link, transpile
 from croq_magic.compiler.whole.host import Kind
 from croq_magic.driver import files, script
 from croq_magic.driver.comments import without_comments
@@ -190,6 +190,9 @@ def _compile_all(
             renamed = (*program.extra_flags, f"-Dmain=croqtile_main_of_input_{index}", "-Wno-return-type")
             program = dataclasses.replace(program, extra_flags=renamed)
         try:
+            # What was built before comes from the cache, unless headers decide that may have changed since.
+            if kind == "executable" and not chosen.verbose and not chosen.include:
+                return executable(program, chosen.debug)
             build(program, output, kind, chosen.debug, chosen.verbose)
         except (CompileError, TargetError) as error:
             return error
