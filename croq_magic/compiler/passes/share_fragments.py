@@ -116,7 +116,9 @@ class _Sharing(Lowering):
         self.width = self.widths.get(owner, self.threads)
         lead, lane, copies, wrap = self._place(owner, chain)
         self.lane = lane
-        body = (*lead, *getattr(self, lower.__name__)(s, copies))
+        body = getattr(self, lower.__name__)(s, copies)
+        if any(isinstance(node, ir.Var) and node == lane for node in walk(body)):
+            body = (*lead, *body)
         if wrap is not None:
             body = (dataclasses.replace(wrap, body=body, span=s.span),)
         if not self._crosses(s):
@@ -181,10 +183,8 @@ class _Sharing(Lowering):
             turn = ir.Var(fresh_name("turn", self.taken), S32, ir.Role.LOOP, integers.ZERO, rounds)
         linear = integers.add(integers.mul(turn, width), self.lane)
         element: ir.Expr = linear
-        inner: list[ir.Stmt] = []
         if not isinstance(linear, ir.Var):
             element = ir.Var(fresh_name("element", self.taken), S32, ir.Role.REGION, integers.ZERO, count)
-            inner.append(ir.Let(element, linear))
         own = rewrite(body, lambda node: self._own(node, coords, turn))
         used = {node.name for node in walk(own) if isinstance(node, ir.Var)}
         decoded: list[ir.Stmt] = []
@@ -196,7 +196,9 @@ class _Sharing(Lowering):
         size = integers.value(count)
         if size is None or size % self.width:
             guarded = (ir.If(ir.Binary("<", element, count, BOOL), guarded),)
-        result: ir.Body = (*inner, *guarded)
+        needed = isinstance(element, ir.Var) and element is not linear
+        needed = needed and any(node == element for node in walk(guarded))
+        result: ir.Body = (ir.Let(element, linear), *guarded) if needed and isinstance(element, ir.Var) else guarded
         if isinstance(turn, ir.Var):
             return ir.For(turn, integers.ZERO, rounds, 1, result)
         return ir.Scope(result)

@@ -47,6 +47,7 @@ class KernelEmitter(Events):
         self.block_region = self.grid[-1]
         self.cooperative = self.block_region.attributes.cooperative
         self.declared: set[str] = set()
+        self.read: set[str] = set()  # variables that the text uses
         self.register_dims = register_dims(self.root)
         self.arguments: dict[str, KernelArgument] = {}
         self.uses_counter = False
@@ -59,12 +60,14 @@ class KernelEmitter(Events):
         self._ends: list[str] = []
 
     def emit(self) -> SimtKernel:
-        grid = self._grid()
-        head, self.lines = self.lines, []
-        self._place = None
         self.instance = [var for region in self.grid for var in region.indices]
+        for var in self.instance:
+            self.define(var)
         self._open(self.block_region, [])
         body, self.lines = self.lines, []
+        self._place = None
+        grid = self._grid()
+        head, self.lines = self.lines, []
         prologue = [*self._thread_number(), *head, *self._shared(), *self.event_definitions()]
         arguments = self._all_arguments()
         parameters = [self._parameter(a) for a in arguments]
@@ -94,6 +97,7 @@ class KernelEmitter(Events):
 
     def variable(self, var: ir.Var) -> str:
         name = self.names.of(var)
+        self.read.add(var.name)
         if var.name not in self.declared:  # dimensions, parameters, scalars and loop indices of the host part
             dtype = S64 if var.role is ir.Role.DIM else var.dtype
             self.arguments.setdefault(name, KernelArgument(name, "scalar", dtype, var))
@@ -128,9 +132,7 @@ class KernelEmitter(Events):
     def _grid(self) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
         """Declares the indices of the grid and returns its extents."""
         axes = [pair for region in reversed(self.grid) for pair in zip(region.indices, region.extents, strict=True)]
-        for var, _ in axes:
-            self.define(var)
-        used = {n.name for n in walk(self.block_region.body) if isinstance(n, ir.Var)}
+        used = self.read
         levels = [region for region in self.grid if region.indices and region.level is not Level.DEVICE]
         small = all((integers.value(extent) or _MAX_GRID + 1) <= _MAX_GRID for _, extent in axes[1:])
         if len(levels) <= 1 and len(axes) <= _AXES and small:
@@ -187,37 +189,27 @@ class KernelEmitter(Events):
             self.instance += s.indices
             for var in s.indices:
                 self.define(var)
-            self._coordinates(s)
+            outside, self.lines = self.lines, []
+            self.forget_place()  # lines will be put before the body
             conditions, self.conditions = self.conditions, list(self.conditions)
             self._open(s, self._spare())
             self.conditions = conditions
+            body, self.lines = self.lines, outside
+            self._coordinates(s)
+            self.lines += body
             del self.instance[count:]
             self.chain.pop()
 
     def _coordinates(self, s: ir.Region) -> None:
-        used = {n.name for n in walk(s.body) if isinstance(n, ir.Var)}
+        """Declares those indices of a region that its text uses."""
         axes = list(zip(s.indices, s.extents, strict=True))
         if self.threads.axes:
             for axis, (var, extent) in enumerate(axes):
-                if var.name in used or self._reported(s):
+                if var.name in self.read:
                     text = "0" if integers.value(extent) == 1 else self.dialect.thread_index(axis)
                     self.line(f"const int {self.names.of(var)} = {text};")
-            return
-        stride = self.unit_size
-        whole = len(self.chain) == 1
-        wanted = used | {var.name for var, _ in axes} if self._reported(s) else used
-        if wanted & {var.name for var, _ in axes}:
-            self._decode(self.thread, axes, wanted, whole, stride)
-
-    def _reported(self, s: ir.Region) -> bool:
-        """Whether checks inside may report the indices."""
-        return any(
-            (isinstance(n, (ir.Load, ir.Store, ir.Atomic)) and (n.checks or n.view.checks))
-            or isinstance(n, ir.Assert)
-            or (isinstance(n, ir.View) and n.checks)
-            or (isinstance(n, ir.Binary) and n.checked)
-            for n in walk(s.body)
-        )
+        elif any(var.name in self.read for var, _ in axes):
+            self._decode(self.thread, axes, self.read, len(self.chain) == 1, self.unit_size)
 
     def _spare(self) -> list[str]:
         """The condition that leaves out threads that a region has no instances for."""
