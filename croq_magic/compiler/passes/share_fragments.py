@@ -116,7 +116,7 @@ class _Sharing(Lowering):
         self.width = self.widths.get(owner, self.threads)
         lead, lane, copies, wrap = self._place(owner, chain)
         self.lane = lane
-        body = getattr(self, lower.__name__)(s, copies)
+        body: ir.Body = getattr(self, lower.__name__)(s, copies)
         if any(isinstance(node, ir.Var) and node == lane for node in walk(body)):
             body = (*lead, *body)
         if wrap is not None:
