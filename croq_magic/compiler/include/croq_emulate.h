@@ -7,7 +7,6 @@
 #undef _FORTIFY_SOURCE
 #include "croq_emulate_abi.h"
 
-#define __CUDACC__ 1
 #ifndef __CUDA_ARCH__
 #define __CUDA_ARCH__ 800
 #endif
@@ -26,6 +25,8 @@
 #define __align__(n) __attribute__((aligned(n)))
 #define __builtin_align__(n) __attribute__((aligned(n)))
 #define __co_device__
+#define CROQ_INLINE static inline __attribute__((always_inline, unused))
+#define CROQ_MEMBER
 #define CROQ_RAW __attribute__((no_sanitize("thread"), unused))
 #define CROQ_CALL static __attribute__((noinline, no_sanitize("thread"), unused))
 #define CROQ_PLACE __builtin_return_address(0)
@@ -196,11 +197,15 @@ CROQ_RAW static inline unsigned __lanemask_lt() { return (1u << croq_self->linea
 #ifdef CROQ_CHECKED
 #define CROQ_SEEN(place, bytes) croq_emulate_atomic((void*)(place), bytes, CROQ_PLACE)
 #else
-#define CROQ_SEEN(place, bytes) croq_emulate_spin_soon(CROQ_PLACE)
-CROQ_RAW static inline void croq_emulate_spin_soon(void* place) {
-  if (__builtin_expect(++croq_self->spins > 32, 0)) croq_emulate_spin(place);
-}
+#define CROQ_SEEN(place, bytes) ((void)0)
 #endif
+// A loop of updates that change nothing may wait for another thread.
+CROQ_RAW static inline void croq_after_update(bool changed, void* place) {
+  croq_thread* self = croq_self;
+  self->changes += changed;
+  self->spins += changed ? 1 : 64;
+  if (__builtin_expect(self->spins > 2048, 0)) croq_emulate_spin(place);
+}
 #define CROQ_UPDATE(name, expression)                                                                                 \
   template <typename T>                                                                                               \
   CROQ_CALL T name(T* place, typename croq_type<T>::type value) {                                                     \
@@ -209,6 +214,7 @@ CROQ_RAW static inline void croq_emulate_spin_soon(void* place) {
     __atomic_load(place, &old, __ATOMIC_RELAXED);                                                                     \
     do next = (T)(expression);                                                                                        \
     while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));                 \
+    croq_after_update(__builtin_memcmp(&old, &next, sizeof old) != 0, CROQ_PLACE);                                    \
     return old;                                                                                                       \
   }                                                                                                                   \
   template <typename T>                                                                                               \
@@ -233,7 +239,8 @@ template <typename T>
 CROQ_CALL T atomicCAS(T* place, typename croq_type<T>::type expected, typename croq_type<T>::type value) {
   CROQ_SEEN(place, sizeof(T));
   T old = expected;
-  __atomic_compare_exchange(place, &old, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  const bool swapped = __atomic_compare_exchange(place, &old, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
+  croq_after_update(swapped && __builtin_memcmp(&old, &value, sizeof old), CROQ_PLACE);
   return old;
 }
 template <typename T>

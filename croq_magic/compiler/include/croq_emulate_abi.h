@@ -20,11 +20,11 @@ struct croq_thread {
   croq_block_state* block;
   croq_thread* next;          // behind it in the queue it stands in
   croq_thread *before, *after;  // all stacks of a worker
-  uint32_t state, site, detail, spins;  // what it waits for, where, and which; updates since it last waited
+  uint32_t state, site, detail, spins;  // what it waits for, where, and which; how much it seems to wait in a loop
   int32_t result;
   uint32_t group;             // commit groups of asynchronous copies so far
   void* copies;               // those that have not landed
-  uint32_t serial;
+  uint32_t changes;           // updates that changed memory since it last gave way
 };
 
 // The part of a block that kernels look at.

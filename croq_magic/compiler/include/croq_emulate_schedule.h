@@ -28,6 +28,8 @@ void place_thread(croq_thread* self, Block* block, uint32_t linear, const croq_i
   self->spins = 0;
   self->group = 0;
   self->copies = nullptr;
+  self->changes = 0;
+  block->worker->spins = 0;
 }
 
 // The next thread of the block, on the stack of `self`.
@@ -168,16 +170,11 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
     do {
       const bool more = block->started < block->threads;
       if (block->ready.first && worker->launch->seed) {
-        if (!more || random_number(worker) & 1) {
-          worker->spins = 0;
-          return take_random(worker, block->ready);
-        }
+        if (!more || random_number(worker) & 1) return take_random(worker, block->ready);
       } else if (block->ready.first) {
-        worker->spins = 0;
         return take(block->ready);
       }
       if (more) {
-        worker->spins = 0;
         fresh = block;
         starts = true;
         return nullptr;
@@ -200,18 +197,6 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
       while (croq_thread* thread = take(block->spinning)) put(block->ready, thread);
       block = block->other;
     } while (block != here);
-    const int64_t spins = worker->spins;
-    if (here->ready.first) {
-      croq_thread* next = take(here->ready);
-      worker->spins = spins;
-      return next;
-    }
-    for (block = here->other; block != here; block = block->other)
-      if (block->ready.first) {
-        croq_thread* next = take(block->ready);
-        worker->spins = spins;
-        return next;
-      }
   }
 }
 
@@ -293,6 +278,7 @@ void wait_for(croq_thread* self, Queue& queue, uint32_t state, uint32_t site, ui
 }
 
 void make_ready(Block* block, croq_thread* thread) {
+  block->worker->spins = 0;
   thread->state = CROQ_RUNS;
   put(block->ready, thread);
 }
@@ -305,6 +291,8 @@ void wake_all(Block* block, Queue& queue) {
 void give_way(croq_thread* self, uint32_t site) {
   Block* block = block_of(self);
   if (block->calm) wake_block(block);
+  if (self->changes) block->worker->spins = 0;
+  self->changes = 0;
   wait_for(self, block->spinning, CROQ_SPINS, site, 0);
 }
 
@@ -370,6 +358,7 @@ void end_thread_of_warp(Block* block, uint32_t linear);
 void end_thread(croq_thread* self, Block* block) {
   if (self->copies) run_copies(self, 0);
   ++block->ended;
+  block->worker->spins = 0;
   ++block->worker->grid_ended;
   end_thread_of_warp(block, self->linear);
   Barrier& barrier = block->barriers[0];

@@ -235,10 +235,9 @@ EXPORT void croq_emulate_fence(int scope) {
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
 
-// An update in a loop may wait for what other threads do: after a few in a row the others have their turn.
+// An update in a loop may wait for what other threads do: after some in a row the others have their turn.
 EXPORT void croq_emulate_spin(void* place) {
   croq_thread* self = croq_self;
-  if (++self->spins < 32) return;
   self->spins = 0;
   give_way(self, site_of(block_of(self)->worker->launch, place));
 }
@@ -247,7 +246,6 @@ EXPORT void croq_emulate_atomic(void* address, uint32_t size, void* place) {
   croq_thread* self = croq_self;
   watch_atomic(self, (char*)address, size, place);
   maybe_give_way(self, site_of(block_of(self)->worker->launch, place));
-  croq_emulate_spin(place);
 }
 
 EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {

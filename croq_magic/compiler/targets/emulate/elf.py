@@ -85,9 +85,9 @@ class Lines:
     def at(self, address: int) -> Line | None:
         """The line of the call that returns to `address`. For a function of a prelude that stands inline, the nearest
         line before that belongs to the text."""
-        index = bisect.bisect_left(self.addresses, address) - 1
+        last = bisect.bisect_left(self.addresses, address) - 1
         first: Line | None = None
-        for index in range(index, max(-1, index - 400), -1):
+        for index in range(last, max(-1, last - 400), -1):
             _, file, line, ended = self.rows[index]
             if ended:
                 break

@@ -31,12 +31,12 @@ _SYMBOL = re.compile(r"(?:^_ZZ.*?E|^_ZL?|^)(?:L?\d+)?([A-Za-z_]\w*?)(?:_\d+)?$")
 
 
 class Found(NamedTuple):
-    """One finding: what kind, the sentence, the lines it is about (the accused access first) and how often it was met."""
+    """One finding: its kind, the sentence, the lines it is about (the later access first), how often it was met."""
 
     kind: str
     text: str
     lines: tuple[Line, ...]
-    count: int
+    times: int
 
 
 def describe(

@@ -16,8 +16,8 @@ _HEAD = ("kernel", "file", "line", "memory", "access", "requests", "bytes", "par
 class Row(NamedTuple):
     """The accesses of one line, to one memory, in one direction, over all blocks.
 
-    `requests` are instructions of warps, `bytes` what their threads asked for. For "global" memory `parts` are sectors of
-    32 bytes, for "shared" memory passes over the banks; `least` is how few would do for the same bytes.
+    `requests` are instructions of warps, `bytes` what their threads asked for. For "global" memory `parts` are sectors
+    of 32 bytes, for "shared" memory passes over the banks; `least` is how few would do for the same bytes.
     """
 
     kernel: str
@@ -67,7 +67,7 @@ class Profile:
         widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
         lines = [
             "  ".join(
-                cell.ljust(w) if i in (0, 1, 3, 4) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths))
+                cell.ljust(w) if i in (0, 1, 3, 4) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
             )
             for line in cells
         ]
