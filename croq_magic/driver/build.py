@@ -16,7 +16,7 @@ from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.whole import WholeProgram, build, executable, link, transpile
-from croq_magic.compiler.whole.host import Kind
+from croq_magic.compiler.whole.host import Kind, has_hosts
 from croq_magic.driver import files, script
 from croq_magic.driver.comments import without_comments
 from croq_magic.driver.messages import Messages
@@ -37,6 +37,9 @@ class Input:
 
 def run(chosen: Options, target: targets.Target, messages: Messages) -> None:
     """Does what `chosen.stage` asks for. Findings go to `messages`; where there are errors nothing is written."""
+    if chosen.stage == "-es" and not has_hosts(target):
+        _kernels(chosen, target, messages)
+        return
     inputs = _inputs(chosen, target, messages)
     if messages.failed:
         return
@@ -57,6 +60,26 @@ def run(chosen: Options, target: targets.Target, messages: Messages) -> None:
         _library(chosen, inputs, messages)
     else:
         _executable(chosen, inputs, messages)
+
+
+def _kernels(chosen: Options, target: targets.Target, messages: Messages) -> None:
+    """`-es` for a target without hosts: the device's source, which a notebook would launch."""
+    from croq_magic.compiler import pipeline, store
+
+    texts = []
+    for source in files.read_all(chosen.inputs, messages.error):
+        front = pipeline.front_end(source, target.limits, chosen.defines, chosen.checks, chosen.include, cell=False)
+        sys.stderr.write(front.printed)
+        messages.findings(front.report)
+        if messages.failed:
+            continue
+        request = store.Request(source, target.name, chosen.arch, tuple(sorted(chosen.defines.items())), chosen.checks)
+        try:
+            texts.append(pipeline.CompiledUnit(front, target, chosen.checks, request).source())
+        except CompileError as error:
+            messages.findings(error.diagnostics)
+    if not messages.failed:
+        files.write(chosen.output or STANDARD, "".join(texts).encode())
 
 
 def _inputs(chosen: Options, target: targets.Target, messages: Messages) -> list[Input]:

@@ -7,6 +7,7 @@ import os
 import stat
 import sys
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from croq_magic.compiler.source import Source
@@ -39,6 +40,17 @@ def read(name: str) -> Source:
         line = text.count("\n", 0, text.index("\0")) + 1
         raise FileError(f"{shown}:{line}: the file is not text (it holds a zero byte)")
     return Source(text, shown)
+
+
+def read_all(names: Sequence[str], complain: Callable[[str], None]) -> list[Source]:
+    """The texts that can be read; a complaint about every other."""
+    found = []
+    for name in names:
+        try:
+            found.append(read(name))
+        except FileError as error:
+            complain(str(error))
+    return found
 
 
 def reason(error: Exception) -> str:

@@ -38,21 +38,10 @@ def run(chosen: Options) -> int:
         build.run(chosen, target, messages)
     else:
         _refuse_objects(chosen)
-        for source in sources(chosen.inputs, messages):
+        for source in files.read_all(chosen.inputs, messages.error):
             _inspect(chosen, target, source, messages)
     messages.total()
     return int(messages.failed)
-
-
-def sources(inputs: list[str], messages: Messages) -> list[Source]:
-    """The texts that can be read; a message for every other."""
-    found = []
-    for name in inputs:
-        try:
-            found.append(files.read(name))
-        except files.FileError as error:
-            messages.error(str(error))
-    return found
 
 
 def _refuse_objects(chosen: Options) -> None:

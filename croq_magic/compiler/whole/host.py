@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import importlib.util
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
@@ -63,6 +64,11 @@ class HostTarget(Protocol):
     def identity(self) -> Mapping[str, str]:
         """What decides, besides the text, what is built: compiler, options, processor."""
         ...
+
+
+def has_hosts(target: Target) -> bool:
+    """Whether a target can build whole programs, rather than functions for a notebook only."""
+    return importlib.util.find_spec(f"croq_magic.compiler.targets.{target.name}.whole") is not None
 
 
 def host_of(target: Target) -> HostTarget:
