@@ -206,19 +206,14 @@ def select(c: Checker, s: syntax.Select) -> SpanValue | FutureValue:
     for span, choice in zip(spans, s.choices, strict=True):
         if span.type_text() != spans[0].type_text():
             c.fail("DMA15", f"choices differ: `{spans[0].type_text()}` and `{span.type_text()}`", s.span)
-        if span.chain or not span.view.slot or span.view.buffer is not spans[0].view.buffer:
-            c.unsupported("`select` of these views", choice.span, "name whole `shared` or `local` buffers")
+        if span.view.buffer is not spans[0].view.buffer:
+            c.unsupported(
+                "`select` of parts of different buffers", choice.span, "name whole `shared` or `local` buffers"
+            )
     inside = in_range(index, len(values))
     message = f"selector `{show(index)}`, valid range is [0, {len(values)})"
     c.require(inside, "RTA07", message, s.selector.span, values=(index,))
-    slot = spans[-1].view.slot[0]
-    for position, span in reversed(list(enumerate(spans[:-1]))):
-        test = ir.Binary("==", index, integers.constant(position), BOOL)
-        slot = ir.Select(test, span.view.slot[0], slot, S32)
-    own = [integers.value(span.view.slot[0]) for span in spans]
-    if own == list(range(len(spans))):
-        slot = index
-    chosen = dataclasses.replace(spans[0], view=dataclasses.replace(spans[0].view, slot=(slot,), span=s.span))
+    chosen = dataclasses.replace(spans[0], view=dataclasses.replace(_chosen(index, spans), span=s.span), chain=True)
     if isinstance(first, FutureValue):
         return FutureValue(chosen.view, first.token, s.span, first.depth, first.waited, True, first.is_async)
     return chosen
@@ -231,4 +226,39 @@ def _span_of(c: Checker, value: Value, choice: syntax.Expr) -> SpanValue:
         require_bound(c, value, choice.span.text, choice.span)
         return value.data()
     assert isinstance(value, SpanValue)
+    return value
+
+
+def _chosen(index: ir.Expr, spans: list[SpanValue]) -> ir.View:
+    """The view among those of one buffer that an index chooses: by its slot, its origin, or all of its map."""
+    found = [span.view for span in spans]
+    first = found[0]
+    slots = [[integers.value(e) for e in view.slot] for view in found]
+    if slots == [[i] for i in range(len(found))] and all(view.offset == first.offset for view in found):
+        return dataclasses.replace(first, slot=(index,))
+    origins = [views.origin(view) for view in found]
+    offset = _pick(index, [view.offset for view in found], [offset for _, offset in origins])
+    mapped = tuple(
+        _pick(index, [view.map[d] for view in found], [base[d] for base, _ in origins]) for d in range(len(first.map))
+    )
+    slot = tuple(_select(index, [view.slot[d] for view in found]) for d in range(len(first.slot)))
+    contiguous = all(view.contiguous for view in found)
+    zfill = any(view.zfill for view in found)
+    return dataclasses.replace(first, map=mapped, offset=offset, slot=slot, contiguous=contiguous, zfill=zfill)
+
+
+def _pick(index: ir.Expr, choices: list[ir.Expr], origins: list[ir.Expr]) -> ir.Expr:
+    """One of several expressions of a view's coordinates; where all run alike, only their origins are chosen from."""
+    runs = integers.sub(choices[0], origins[0])
+    if all(integers.equal(integers.sub(e, origin), runs) for e, origin in zip(choices, origins, strict=True)):
+        return integers.add(_select(index, origins), runs)
+    return _select(index, choices)
+
+
+def _select(index: ir.Expr, choices: list[ir.Expr]) -> ir.Expr:
+    if all(integers.equal(e, choices[0]) for e in choices):
+        return choices[0]
+    value = choices[-1]
+    for position, choice in reversed(list(enumerate(choices[:-1]))):
+        value = ir.Select(ir.Binary("==", index, integers.constant(position), BOOL), choice, value, S32)
     return value
