@@ -169,7 +169,11 @@ class CroqtileMagics(Magics):
         self.shell.push(dict(program.functions))
 
     def _emit(self, program: Program, settings: argparse.Namespace) -> None:
-        if settings.emit:
+        if settings.emit == "source" and self._is_whole(program):
+            from croq_magic import run
+
+            print(run.transpiled(program).compact)
+        elif settings.emit:
             print(getattr(program, settings.emit)())
 
     def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
@@ -208,6 +212,11 @@ class CroqtileMagics(Magics):
             self.shell.push({settings.output: value})
         self._draw(function, settings, bound)
         return value
+
+    def _is_whole(self, program: Program) -> bool:
+        from croq_magic.compiler.whole.main import is_whole_program
+
+        return is_whole_program(program.unit.request.source.text)
 
     def _run_whole(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Builds and runs a program with `main`; its exit status other than 0 is an error."""

@@ -14,9 +14,10 @@ from croq_magic.errors import CompileError, Interrupted
 
 if TYPE_CHECKING:
     from croq_magic.compiler.source import Source
+    from croq_magic.compiler.whole.program import WholeProgram
     from croq_magic.program import Defines, Program
 
-__all__ = ["Finished", "executable", "require_success", "run_program", "run_streamed"]
+__all__ = ["Finished", "executable", "require_success", "run_program", "run_streamed", "transpiled"]
 
 
 def run_program(
@@ -67,15 +68,22 @@ def executable(program: Program) -> Path:
     from croq_magic.compiler import whole
     from croq_magic.compiler.diagnostics import Diagnostic
 
-    unit = program.unit
-    transpiled = whole.of_unit(unit.full if isinstance(unit, store.StoredUnit) else unit)
-    if transpiled.main is None:
-        place = transpiled.source.whole()
+    whole_program = transpiled(program)
+    if whole_program.main is None:
+        place = whole_program.source.whole()
         raise CompileError([Diagnostic("error", "CXX01", NO_MAIN, place, hint="a whole program has `int main()`")])
-    path = whole.executable(transpiled)
+    path = whole.executable(whole_program)
     if request.self_contained:
         cache.store(parts, {"key": path.parent.name.encode()}, "whole program")
     return path
+
+
+def transpiled(program: Program) -> WholeProgram:
+    """The whole program that a compiled program is part of."""
+    from croq_magic.compiler import whole
+
+    unit = program.unit
+    return whole.of_unit(unit.full if isinstance(unit, store.StoredUnit) else unit)
 
 
 NO_MAIN = "the program has no `main`: there is nothing to run"
