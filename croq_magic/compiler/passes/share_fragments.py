@@ -285,7 +285,12 @@ class _Sharing(Lowering):
                 return ir.Store(self.view(node.target, copies), node.index, node.value, node.op, span=node.span)
             return None
 
-        return (self.dealt(s.indices, s.fragment.fragment.shape, rewrite(s.body, change)),)
+        body = rewrite(s.body, change)
+        dims, shape = _dealt_dims(s), s.fragment.fragment.shape
+        for d in reversed(range(len(shape))):
+            if d not in dims:
+                body = (ir.For(s.indices[d], integers.ZERO, shape[d], 1, body, span=s.span),)
+        return (self.dealt(tuple(s.indices[d] for d in dims), tuple(shape[d] for d in dims), body),)
 
 
 def _linear(regions: list[ir.Region]) -> ir.Expr:
@@ -314,12 +319,22 @@ def _read_by_others(root: ir.Region) -> set[ir.Fragment]:
             if not _dealt_alike(s.source.fragment, s.target.fragment):
                 found.add(s.source.fragment)
         elif isinstance(s, ir.Apply):
+            dims = _dealt_dims(s)
+            own = tuple(s.indices[d] for d in dims)
+            like = dataclasses.replace(s.fragment.fragment, shape=tuple(s.fragment.fragment.shape[d] for d in dims))
             for node in walk(s.body):
                 if isinstance(node, (ir.FragmentLoad, ir.FragmentStore)):
                     ref = node.source if isinstance(node, ir.FragmentLoad) else node.target
-                    if node.index != s.indices or not _dealt_alike(ref.fragment, s.fragment.fragment):
+                    if node.index != own or not _dealt_alike(ref.fragment, like):
                         found.add(ref.fragment)
     return found
+
+
+def _dealt_dims(s: ir.Apply) -> tuple[int, ...]:
+    """The dimensions whose elements threads share out; the others are run through by the same thread, as several of
+    their elements change one of a smaller fragment."""
+    stores = [node.index for node in walk(s.body) if isinstance(node, ir.FragmentStore)]
+    return tuple(d for d, var in enumerate(s.indices) if all(var in index for index in stores))
 
 
 def _dealt_alike(a: ir.Fragment, b: ir.Fragment) -> bool:
