@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -198,3 +199,37 @@ def test_two_mains(program: Path, here: Path, croqtile: Run) -> None:
     assert result.status == 1
     assert result.err.startswith("b.co:1:5: error: a second `main`, in b.co [CXX01]\n    int main() {}\n        ^~~~\n")
     assert "a.co:11:5: note: the one of a.co\n" in result.err
+
+
+def test_the_program_of_the_documentation(here: Path, croqtile: Run) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
+    (text,) = re.findall(r"```croqtile\n(.*?)```", page, re.DOTALL)
+    (here / "add.co").write_text(text)
+    assert croqtile("add.co", "-o", "add") == (0, "", "")
+    assert output_of("./add") == (0, "Test Passed\n")
+    (here / "add.co").write_text(text.replace("lhs.at(p", "lsh.at(p"))
+    example = re.search(r"    \./src/add\.co:(.*?)\n\n", page, re.DOTALL)
+    assert example is not None
+    said = croqtile("-c", "add.co").err
+    assert [line.strip() for line in said.splitlines()] == [
+        line.strip().replace("./src/", "") for line in example[0].strip().splitlines()
+    ]
+
+
+def test_the_librarys_own_macros_count_in_its_headers(here: Path, croqtile: Run) -> None:
+    (here / "a.co").write_text(
+        """\
+#include <cstdio>
+int main() {
+  auto x = choreo::make_spandata<choreo::s32>(2, 3);
+  x.fill(5);
+  std::printf("%d\\n", int(x[0][3]));
+}
+"""
+    )
+    assert croqtile(*QUICK, "a.co", "-DNDEBUG").status == 0
+    assert output_of("./a.out") == (0, "5\n")
+    assert croqtile(*QUICK, "a.co").status == 0
+    done = subprocess.run(["./a.out"], capture_output=True, text=True)
+    assert done.returncode != 0
+    assert "3" in done.stderr

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 
 from croq_magic.driver.options import OPTIONS, UsageError, help_text, parse
@@ -94,3 +97,9 @@ def test_help_needs_no_file() -> None:
     assert parse(["-h"]).help
     assert parse(["--version"]).version
     assert parse(["--explain", "SHP01"]).explain == "SHP01"
+
+
+def test_the_documentation_names_every_option() -> None:
+    text = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
+    named = set(re.findall(r"`(--?[\w-]+)", text))
+    assert {flag for option in OPTIONS for flag in option.flags} <= named

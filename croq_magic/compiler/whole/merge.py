@@ -25,10 +25,11 @@ def merge(
     defines: Sequence[tuple[str, str]] = (),
 ) -> str:
     """The whole text. Host and device text is byte for byte the user's; `#line` markers lead back to it. `defines` are
-    macros from outside: they begin to count behind our own headers, which have parameters of such names."""
-    out: list[str] = []
+    macros from outside: they begin to count behind our own headers, which have parameters of such names; those that
+    the C++ library itself looks for (`NDEBUG`, names that begin with an underscore) count from the start."""
+    out = [f"// Compile with: {shlex.join(command)}\n"] if command else []
+    out += [_definition(each) for each in defines if _is_librarys(each)]
     if self_contained:
-        out.append(f"// Compile with: {shlex.join(command)}\n" if command else "")
         out.append("#define CROQ_SELF_CONTAINED\n")
         out += flatten([*code.runtime, *code.headers])
     else:
@@ -36,7 +37,7 @@ def merge(
     out.append(code.prelude)
     if _co_device_in_cxx(unit):
         out.append("using namespace croq_cell;\n")
-    out += [f"#define {name} {body}".rstrip() + "\n" for name, body in defines]
+    out += [_definition(each) for each in defines if not _is_librarys(each)]
     out.append(f"#line {_line(unit, 0)}\n")
     macros = [name for name, _ in defines]
     for region in unit.regions:
@@ -50,6 +51,14 @@ def merge(
             out.append(_OURS.sub(r"// \1", region.text))
     text = "".join(out)
     return text if text.endswith("\n") else text + "\n"
+
+
+def _definition(macro: tuple[str, str]) -> str:
+    return f"#define {macro[0]} {macro[1]}".rstrip() + "\n"
+
+
+def _is_librarys(macro: tuple[str, str]) -> bool:
+    return macro[0] == "NDEBUG" or macro[0].startswith("_")
 
 
 def _line(unit: Unit, offset: int) -> str:
