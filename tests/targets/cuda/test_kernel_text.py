@@ -1,0 +1,263 @@
+"""The CUDA text of kernels, as a reader sees it (without line markers)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from targets.cuda_text import emission, kernel
+
+from croq_magic.compiler import evaluate, integers
+from croq_magic.errors import CompileError
+
+SEEDS = Path(__file__).parents[2] / "programs" / "seeds"
+
+
+def extents(triple: tuple[object, ...]) -> tuple[int | None, ...]:
+    return tuple(integers.value(e) for e in triple)  # type: ignore[arg-type]
+
+
+def test_product_of_tiles() -> None:
+    """Tiles in shared memory by 16-byte accesses, the two barriers it needs, the sum in a register."""
+    assert (
+        kernel((SEEDS / "matmul_dma.co").read_text())
+        == """\
+extern "C" __global__ void __launch_bounds__(256) matmul_kernel(const s32* __restrict__ lhs, \
+const s32* __restrict__ rhs, s32* __restrict__ output) {
+  const int thread = threadIdx.x + 16 * threadIdx.y;
+  const int px = blockIdx.x;
+  const int py = blockIdx.y;
+  __shared__ __align__(128) s32 lhs_load[256];
+  __shared__ __align__(128) s32 rhs_load[256];
+  s32 output_acc;
+  {
+    output_acc = 0;
+  }
+  for (int tile_k = 0; tile_k < 16; ++tile_k) {
+    if (thread < 64) {
+      const int i = thread;
+      const int i1 = i % 4;
+      const int i0 = i / 4;
+      *(uint4*)&lhs_load[i0 * 16 + i1 * 4] = *(const uint4*)&lhs[px * 4096 + i0 * 256 + tile_k * 16 + i1 * 4];
+    }
+    if (thread < 64) {
+      const int i = thread;
+      const int i1 = i % 4;
+      const int i0 = i / 4;
+      *(uint4*)&rhs_load[i0 * 16 + i1 * 4] = *(const uint4*)&rhs[tile_k * 4096 + i0 * 256 + py * 16 + i1 * 4];
+    }
+    __syncthreads();
+    {
+      const int qx = threadIdx.x;
+      const int qy = threadIdx.y;
+      #pragma unroll
+      for (int k = 0; k < 16; ++k) {
+        output_acc += lhs_load[qx * 16 + k] * rhs_load[k * 16 + qy];
+      }
+    }
+    __syncthreads();
+  }
+  {
+    const int qx = threadIdx.x;
+    const int qy = threadIdx.y;
+    output[px * 4096 + qx * 256 + py * 16 + qy] = output_acc;
+  }
+}"""
+    )
+
+
+def test_launch_of_the_product() -> None:
+    found = emission((SEEDS / "matmul_dma.co").read_text())
+    (launch,) = found.kernels
+    assert (extents(launch.grid), extents(launch.block)) == ((8, 16, 1), (16, 16, 1))
+    assert [(a.name, a.kind, a.written) for a in launch.arguments] == [
+        ("lhs", "buffer", False),
+        ("rhs", "buffer", False),
+        ("output", "buffer", True),
+    ]
+    assert found.kernel_of(launch.launch) is launch
+
+
+def test_one_level_of_any_size_becomes_threads_along_memory() -> None:
+    text = kernel("__co__ f32 [70, 90] f(f32 [70, 90] x) { f32 [70, 90] r; "
+                  "parallel {i, j} by [70, 90] r.at(i, j) = x.at(i, j) + 1.0f; return r; }")  # fmt: skip
+    assert (
+        text
+        == """\
+extern "C" __global__ void __launch_bounds__(32) f_kernel(f32* __restrict__ r, const f32* __restrict__ x) {
+  const int tile = blockIdx.x;
+  {
+    const int unit = threadIdx.x;
+    const int place = tile * 32 + unit;
+    if (place < 6300) {
+      const int j = place % 90;
+      const int i = place / 90;
+      r[i * 90 + j] = x[i * 90 + j] + 1.0f;
+    }
+  }
+}"""
+    )
+
+
+def test_symbolic_extents_are_arguments_and_wide() -> None:
+    found = emission("__co__ f32 [M, N] f(f32 [M, N] x) { f32 [M, N] r; "
+                     "parallel {i, j} by [M, N] r.at(i, j) = x.at(i, j) * 2.0f; return r; }")  # fmt: skip
+    (launch,) = found.kernels
+    assert [(a.name, a.kind) for a in launch.arguments][2:] == [("N", "scalar"), ("M", "scalar")]
+    blocks = evaluate.function(launch.grid, ["M", "N"])
+    assert blocks(1000, 1000) == (3907, 1, 1)
+    assert "const int64_t place = int64_t(tile) * 256 + unit;" in found.text
+    assert "if (place < N * M)" in found.text
+
+
+def test_asynchronous_copies_wait_for_their_own_group() -> None:
+    """In the double buffer the newer of two transfers may stay under way."""
+    text = """__co__ f32 [64] f(f32 [8, 64] x) {
+  f32 [64] r;
+  parallel b by 1 : block {
+    a = dma.copy.async x.chunkat(0, _) => shared;
+    n = dma.any;
+    shared f32 [64] sum {0.0f};
+    foreach k in [7] {
+      n = dma.copy.async x.chunkat(k + 1, _) => shared;
+      wait a;
+      parallel t by 64 : thread { sum.at(t) += a.data.at(0, t); }
+      swap(a, n);
+    }
+    wait a;
+    parallel t by 64 : thread { r.at(t) = sum.at(t) + a.data.at(0, t); }
+  }
+  return r;
+}"""
+    text = text.replace("x.chunkat(0, _)", "x.subspan(1, 64).at(0, 0)").replace(
+        "x.chunkat(k + 1, _)", "x.subspan(1, 64).at(k + 1, 0)"
+    )
+    new = kernel(text, "sm_80")
+    assert new.count("croq_async_copy<16>") == 2
+    assert new.index("croq_async_wait<1>();") < new.index("croq_async_wait<0>();")
+    assert new.count("croq_async_wait") == 2
+    old = kernel(text, "sm_75")
+    assert "async" not in old
+    assert old.count("*(uint4*)") == 2
+
+
+def test_effects_between_levels_are_those_of_one_thread() -> None:
+    text = kernel("""__co__ s32 [4] f(s32 [4, 64] x) {
+  s32 [4] r;
+  parallel b by 4 : block {
+    shared s32 [64] s;
+    parallel t by 64 : thread { s.at(t) = x.at(b, t); }
+    mutable s32 total = s.at(0);
+    foreach i in [63] { total += s.at(i + 1); }
+    r.at(b) = total;
+  }
+  return r;
+}""")
+    assert "if (thread == 0) {\n    r[b] = total;\n  }" in text
+    assert text.count("__syncthreads();") == 1  # before all threads read what all wrote
+
+
+def test_levels_in_one_linear_block() -> None:
+    text = kernel("""__co__ s32 [2, 3, 64] f() {
+  s32 [2, 3, 64] r;
+  parallel b by 2 : block { parallel g by 3 : group { parallel {u, v} by [16, 4] : thread {
+    r.at(b, g, v * 16 + u) = u + 100 * v; } } }
+  return r;
+}""")
+    assert "const int thread = threadIdx.x;" in text
+    assert "const int g = thread / 64;" in text
+    assert "const int u = thread % 16;" in text
+    assert "const int v = thread / 16 % 4;" in text
+
+
+def test_swizzled_tiles_are_addressed_by_logical_elements() -> None:
+    text = kernel("""__co__ f16 [64, 64] f(f16 [64, 64] x) {
+  f16 [64, 64] r;
+  parallel b by 1 : block {
+    t = dma.copy.swiz<128> x => shared;
+    parallel {i, j} by [16, 64] : thread { foreach k in [4] r.at(i * 4 + k, j) = t.data.at(i * 4 + k, j); }
+  }
+  return r;
+}""")
+    assert "__shared__ __align__(1024) f16 t[4096];" in text
+    assert "*(uint4*)&t[croq_swizzle(i * 8, 56)] = *(const uint4*)&x[i * 8];" in text
+
+
+def test_large_shared_memory_is_dynamic() -> None:
+    text = """__co__ f32 [64, 256] f(f32 [64, 256] x) {
+  f32 [64, 256] r;
+  parallel b by 1 : block {
+    a = dma.copy x => shared;
+    parallel t by 256 : thread { foreach i in [64] r.at(i, t) = a.data.at(i, 255 - t); }
+  }
+  return r;
+}"""
+    found = emission(text)
+    (launch,) = found.kernels
+    assert integers.value(launch.shared_bytes) == 64 * 1024
+    assert "extern __shared__ __align__(128) unsigned char croq_shared[];" in found.text
+    assert "f32* const a = (f32*)croq_shared;" in found.text
+
+
+def test_shared_memory_is_reused_once_a_buffer_is_done() -> None:
+    text = kernel("""__co__ f32 [2, 64] f(f32 [2, 64] x) {
+  f32 [2, 64] r;
+  parallel b by 1 : block {
+    a = dma.copy x.subspan(1, 64).at(0, 0) => shared;
+    parallel t by 64 : thread { r.at(0, t) = a.data.at(0, 63 - t); }
+    sync.shared;
+    c = dma.copy x.subspan(1, 64).at(1, 0) => shared;
+    parallel t by 64 : thread { r.at(1, t) = c.data.at(0, 63 - t); }
+  }
+  return r;
+}""")
+    assert "__shared__ __align__(128) unsigned char croq_shared[256];" in text
+    assert text.count("(f32*)croq_shared;") == 2
+
+
+def test_a_failed_check_is_reported_and_its_access_left_out() -> None:
+    found = emission(
+        "__co__ s32 [8] f(s32 [8] x) { s32 [8] r; parallel p by 8 : thread r.at(p) = x.at(x.at(p)); return r; }"
+    )
+    (launch,) = found.kernels
+    assert launch.arguments[-1].kind == "report"
+    assert "x[p] >= 0 && x[p] < 8 ? x[x[p]] : (croq_fail(croq_report, 0, p, x[p], 8), 0)" in found.text
+    (check,) = found.checks
+    assert (check.instance, check.dims, [o.name for o in check.operands]) == (("p",), (0,), ["index", "extent"])
+
+
+def test_without_checks_there_is_no_report() -> None:
+    text = "__co__ s32 [8] f(s32 [8] x) { s32 [8] r; parallel p by 8 : thread r.at(p) = x.at(x.at(p)); return r; }"
+    assert "croq_report" not in kernel(text, checks="none")
+
+
+def test_roles_wait_at_barriers_of_the_block() -> None:
+    text = kernel("""__co__ s32 [4, 128] f(s32 [4, 128] x) {
+  s32 [4, 128] r;
+  parallel b by 1 : block {
+    shared s32 [2, 128] slot;
+    shared event have[2];
+    shared event freed[2] = ready;
+    parallel w by 2 : group-4, t by 128 : thread {
+      inthreads.async (w == 0) { foreach n in [4] {
+        wait freed.at(n); slot.at(n % 2, t) = x.at(n, t); trigger have.at(n); } }
+      inthreads.async (w == 1) { foreach n in [4] {
+        wait have.at(n); r.at(n, t) = slot.at(n % 2, 127 - t); trigger freed.at(n); } }
+    }
+  }
+  return r;
+}""")
+    assert "croq_mbarrier_init(&have[i], 128);" in text
+    assert "croq_mbarrier_wait(&freed[n % 2], n / 2 + 1);" in text  # generation 0 is there from the start
+    assert "croq_mbarrier_wait(&have[n_1 % 2], n_1 / 2);" in text
+
+
+def test_an_event_of_all_blocks_is_not_supported_yet() -> None:
+    with pytest.raises(CompileError, match="an event of all blocks is not supported by the cuda target"):
+        kernel("""__co__ void f(s32 [4]& x) {
+  global event e;
+  parallel b by 2 : block<cooperative>, t by 32 : thread {
+    inthreads.async (t == 0) { trigger e; }
+    inthreads.async (t == 1) { wait e; x.at(b) = 1; }
+  }
+}""")

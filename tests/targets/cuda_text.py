@@ -1,0 +1,73 @@
+"""CUDA text of programs, and its CUBIN by NVRTC: no GPU is needed."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from croq_magic.compiler.bundled import INCLUDE
+from croq_magic.compiler.diagnostics import Report
+from croq_magic.compiler.passes.base import Context, run_passes
+from croq_magic.compiler.pipeline import front_end, optimising_passes
+from croq_magic.compiler.source import Source
+from croq_magic.compiler.targets import cuda
+from croq_magic.compiler.targets.simt.emission import SimtEmission
+
+
+def emission(text: str, arch: str = "sm_80", checks: str = "auto") -> SimtEmission:
+    """What the CUDA target makes of a cell, for all shapes."""
+    target = cuda.target(arch)
+    front = front_end(Source(text), target.limits, {}, checks)
+    front.report.raise_errors()
+    passes = [*optimising_passes(), *target.passes()]
+    functions = [run_passes(f, passes, Context(Report(), target.limits)) for f in front.functions.values()]
+    return target.emit(front.unit, functions)
+
+
+def kernel(text: str, arch: str = "sm_80", checks: str = "auto") -> str:
+    """The text of the kernels alone, without line markers."""
+    whole = emission(text, arch, checks).text
+    inside = whole.split("namespace croq_cell {\n", 1)[1].rsplit("}  // namespace croq_cell", 1)[0]
+    return re.sub(r"^#line.*\n", "", inside, flags=re.MULTILINE).strip()
+
+
+@functools.cache
+def _nvrtc() -> tuple[Any, Path]:
+    """The library and the folder of the headers that came with it."""
+    spec = importlib.util.find_spec("nvidia")
+    for base in (spec.submodule_search_locations if spec else None) or []:
+        for found in Path(base).glob("**/libnvrtc.so.*"):
+            if "alt" in found.name:
+                continue
+            for builtins in found.parent.glob("libnvrtc-builtins.so.*"):  # NVRTC 13.0 does not find it by itself
+                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
+            return ctypes.CDLL(str(found)), found.parent.parent / "include"
+    pytest.skip("needs nvidia-cuda-nvrtc")
+
+
+def cubin(text: str, arch: str) -> tuple[bytes, str]:
+    """CUBIN (empty where NVRTC refuses the text) and NVRTC's log."""
+    nvrtc, headers = _nvrtc()
+    program, size = ctypes.c_void_p(), ctypes.c_size_t()
+    nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"cell.cu", 0, None, None)
+    options = [f"--gpu-architecture={arch}", "--std=c++17", f"-I{INCLUDE}", f"-I{headers}"]
+    failed = nvrtc.nvrtcCompileProgram(
+        program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
+    )
+    nvrtc.nvrtcGetProgramLogSize(program, ctypes.byref(size))
+    log = ctypes.create_string_buffer(size.value)
+    nvrtc.nvrtcGetProgramLog(program, log)
+    binary = b""
+    if not failed:
+        nvrtc.nvrtcGetCUBINSize(program, ctypes.byref(size))
+        buffer = ctypes.create_string_buffer(size.value)
+        nvrtc.nvrtcGetCUBIN(program, buffer)
+        binary = buffer.raw
+    nvrtc.nvrtcDestroyProgram(ctypes.byref(program))
+    return binary, log.value.decode()
