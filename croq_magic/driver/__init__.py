@@ -6,6 +6,7 @@ ask, `files` reads and writes, `messages` prints.
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -25,9 +26,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     from croq_magic.errors import CroqError
 
     words = list(sys.argv[1:] if arguments is None else arguments)
+    if sys.stderr is None:  # closed by whoever started us
+        sys.stderr = io.StringIO()
     try:
         status = _run(words)
-        sys.stdout.flush()
+        if sys.stdout is not None:
+            sys.stdout.flush()
         return status
     except UsageError as error:
         return _failed(str(error), USAGE)

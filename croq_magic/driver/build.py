@@ -221,8 +221,11 @@ def _compile_all(
             return error
         return output
 
-    with ThreadPoolExecutor(max_workers=max(1, min(chosen.jobs, len(inputs)))) as pool:
-        results = list(pool.map(compile_one, range(len(inputs))))
+    if min(chosen.jobs, len(inputs)) < 2:  # an interrupt ends the compiler at once
+        results = [compile_one(index) for index in range(len(inputs))]
+    else:
+        with ThreadPoolExecutor(max_workers=chosen.jobs) as pool:
+            results = list(pool.map(compile_one, range(len(inputs))))
     made: list[Path | None] = []
     for result in results:
         if isinstance(result, CompileError):

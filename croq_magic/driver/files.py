@@ -22,6 +22,8 @@ class FileError(CroqError):
 def read(name: str) -> Source:
     """The text of a file, or of standard input for `-`; line ends stay as they are. Raises `FileError`."""
     shown = "<stdin>" if name == STANDARD else name
+    if name == STANDARD and sys.stdin is None:
+        raise FileError("standard input is closed")
     try:
         data = sys.stdin.buffer.read() if name == STANDARD else Path(name).read_bytes()
     except IsADirectoryError:
@@ -82,6 +84,8 @@ def require_writable(name: str, inputs: list[str]) -> None:
 def write(name: str, data: bytes, executable: bool = False) -> None:
     """Writes all of a file or nothing of it; `-` is standard output. Raises `FileError`."""
     if name == STANDARD:
+        if sys.stdout is None:
+            raise FileError("standard output is closed; -o names a file")
         sys.stdout.flush()
         rest = memoryview(data)
         while rest:  # an unbuffered stream (PYTHONUNBUFFERED) takes what fits

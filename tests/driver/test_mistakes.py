@@ -239,3 +239,20 @@ def test_help_and_doctor(croqtile: Run) -> None:
     assert croqtile("-h").out.startswith("usage: croqtile")
     assert "compiler" in croqtile("doctor").out
     assert driver.main(["--version"]) == 0
+
+
+@pytest.mark.parametrize(
+    ("closed", "status", "said"),
+    [
+        ("-E a.co >&-", 1, "croqtile: error: standard output is closed; -o names a file\n"),
+        ("-E a.co -o out >&-", 0, ""),
+        ("-E - <&-", 1, "croqtile: error: standard input is closed\n"),
+        ("-E a.co -Z 2>&-", 2, ""),
+        ("-E a.co >/dev/full", 1, "croqtile: error: No space left on device\n"),
+        ("-E a.co -o /dev/full", 1, "croqtile: error: /dev/full: cannot be written: no space left on device\n"),
+    ],
+)
+def test_streams_that_are_not_there(here: Path, closed: str, status: int, said: str) -> None:
+    (here / "a.co").write_text("int x;\n")
+    done = subprocess.run(["sh", "-c", f"{' '.join(COMMAND)} {closed}"], capture_output=True, text=True)
+    assert (done.returncode, done.stdout, done.stderr) == (status, "", said)
