@@ -697,6 +697,49 @@ def test_ping_pong_by_select_and_swap_inside_threads() -> None:
         same(p.swapped(x), expected)
 
 
+def test_select_among_parts_and_different_buffers() -> None:
+    p = program(
+        """__co__ s32 [5, 8] parts(s32 [5, 8] x, int k) {
+          s32 [5, 8] r;
+          parallel p by 5 : block {
+            shared s32 [3, 8] t;
+            foreach i in 3 dma.copy x.view(1, 8).from((p + i) % 5, 0) => t.subspan(1, 8).at(i, 0);
+            s = select(k % 3, t.subspan(1, 8).at(0, 0), t.subspan(1, 8).at(1, 0), t.subspan(1, 8).at(2, 0));
+            parallel j by 8 : thread { r.at(p, j) = s.at(0, 7 - j); }
+          }
+          return r;
+        }
+        __co__ s32 [5, 8] buffers(s32 [5, 8] x, s32 [5, 8]& y, s32 [5, 8]& z, int k) {
+          s32 [5, 8] r;
+          foreach it in [3] {
+            parallel p by 5 : block {
+              s = select((k + it) % 2, x, y);
+              d = select((k + it) % 2, y, z);
+              f = dma.copy s.chunkat(p, _) => shared;
+              parallel t by 8 : thread { f.data.at(0, t) += s.at(p, 7 - t); }
+              dma.copy f => d.chunkat(p, _);
+            }
+          }
+          dma.copy select(k, z, y) => r;
+          return r;
+        }"""
+    )
+    x, y, z = integers(5, 8), integers(5, 8), integers(5, 8)
+    for k in (0, 1, 5):
+        same(p.parts(x, k), np.roll(x, -(k % 3), axis=0)[:, ::-1])
+    for k in (0, 1):
+        a, b, c = x.copy(), y.copy(), z.copy()
+        got_b, got_c = y.copy(), z.copy()
+        result = p.buffers(x.copy(), got_b, got_c, k)
+        for it in range(3):
+            s = b if (k + it) % 2 else a
+            v = s + s[:, ::-1]
+            b, c = (b, v) if (k + it) % 2 else (v, c)
+        same(result, b if k else c)
+        same(got_b, b)
+        same(got_c, c)
+
+
 def test_whole_spans() -> None:
     """Every operation, scalars and lower ranks on the right, broadcast over what is missing, views on both sides."""
     p = program(

@@ -9,7 +9,7 @@ from croq_magic.compiler.source import Source
 
 PROGRAM = """__co__ void f(s32 [64] r) {{
   parallel b by 2 : block {{
-    shared event<{count}> e, ring[2] = ready;
+    shared event<{count}> e = ready, ring[2] = ready;
     parallel w by 3 : group{threads} {{
       inthreads.async ({role}) {{ trigger {event}; {more} }}
       inthreads.async (w == 2) {{ wait e, ring; }}

@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from croq_magic.compiler import integers, ir, syntax
 from croq_magic.compiler.check.values import (
+    ChoiceValue,
     EventValue,
     FragmentValue,
     FutureValue,
@@ -127,6 +128,7 @@ class Checker:
         self.fragments: list[FragmentValue] = []
         self.settled: dict[tuple[int, str], FragmentValue] = {}  # what an earlier check found out about fragments
         self.unsettled: set[tuple[int, str]] = set()  # fragments whose shape was needed before it was known
+        self.choices: dict[ir.View, ChoiceValue] = {}  # operands that stand for one of several, until they are used
         self.compressed: dict[ir.Buffer, ir.Buffer] = {}  # buffers of 2:4-sparse values: where their positions are
         self.groups: dict[str, Group] = {}  # names that share a buffer, see `handles`
         self.derivation: tuple[ir.Expr, ...] | None = None  # dimensions that `(k)` refers to

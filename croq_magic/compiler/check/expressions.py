@@ -16,6 +16,7 @@ from croq_magic.compiler.check.names import require_bound, resolve
 from croq_magic.compiler.check.values import (
     ArrayValue,
     BoundedTuple,
+    ChoiceValue,
     FragmentValue,
     FutureValue,
     ITuple,
@@ -265,6 +266,8 @@ def _(e: syntax.SpanOf, c: Checker) -> Value:
         require_bound(c, value, name.text, name.span)
     if isinstance(value, (SpanValue, FutureValue)):
         return Shape(value.view.extents)
+    if isinstance(value, ChoiceValue):
+        return Shape(value.spans[0].view.extents)
     if isinstance(value, FragmentValue) and value.shape is not None:
         return Shape(value.shape)
     if isinstance(value, ArrayValue):
@@ -281,6 +284,14 @@ def _(e: syntax.ElemRef, c: Checker) -> Value:
         from croq_magic.compiler.check.tensor import element_value
 
         return element_value(c, e, symbol.value)
+    if symbol is not None and isinstance(symbol.value, ChoiceValue) and not e.base.data:
+        from croq_magic.compiler.check.handles import select_expr
+
+        loads = []
+        for span in symbol.value.spans:
+            index = _index_of(c, e, span)
+            loads.append(cast(ir.Load(span.view, index, span=e.span), compute_type(span.dtype)))
+        return Scalar(select_expr(symbol.value.index, loads), symbol.value.spans[0].dtype, element=True)
     target, index = element(c, e)
     dtype = target.dtype
     return Scalar(cast(ir.Load(target.view, index, span=e.span), compute_type(dtype)), dtype, element=True)
@@ -299,6 +310,11 @@ def element(c: Checker, e: syntax.ElemRef) -> tuple[SpanValue, tuple[ir.Expr, ..
         )
     if not isinstance(value, SpanValue):
         c.fail("TYP10", f"`{text}` is {value.describe()} and has no elements", e.span)
+    return value, _index_of(c, e, value)
+
+
+def _index_of(c: Checker, e: syntax.ElemRef, value: SpanValue) -> tuple[ir.Expr, ...]:
+    text = e.base.span.text
     found = flatten(c, e.index)
     rank = value.view.rank
     if len(found) != rank:
@@ -310,4 +326,4 @@ def element(c: Checker, e: syntax.ElemRef) -> tuple[SpanValue, tuple[ir.Expr, ..
         if not s.type.is_integer:
             c.fail("SHP06", f"an index must be an integer, found `{s.describe()}`", span)
         index.append(s.expr)
-    return value, tuple(index)
+    return tuple(index)

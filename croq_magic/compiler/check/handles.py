@@ -12,7 +12,7 @@ import dataclasses
 from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, Group, Skip, in_range, show
 from croq_magic.compiler.check.names import require_bound, resolve
-from croq_magic.compiler.check.values import FutureValue, Poison, SpanValue, Value
+from croq_magic.compiler.check.values import ChoiceValue, FutureValue, Poison, SpanValue, Value
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, S32, DType
 
@@ -185,8 +185,9 @@ def _rotate(c: Checker, names: tuple[syntax.Name, ...], span: Span) -> None:
 # --------------------------------------------------------------------------------------------------------- select
 
 
-def select(c: Checker, s: syntax.Select) -> SpanValue | FutureValue:
-    """The span or future that `select(i, v0, v1, ...)` chooses, in index order."""
+def select(c: Checker, s: syntax.Select) -> SpanValue | FutureValue | ChoiceValue:
+    """The span or future that `select(i, v0, v1, ...)` chooses, in index order; spans of different buffers as they
+    are, with the index."""
     from croq_magic.compiler.check.expressions import evaluate, scalar
 
     values: list[Value] = [evaluate(c, choice) for choice in s.choices]
@@ -206,13 +207,13 @@ def select(c: Checker, s: syntax.Select) -> SpanValue | FutureValue:
     for span, choice in zip(spans, s.choices, strict=True):
         if span.type_text() != spans[0].type_text():
             c.fail("DMA15", f"choices differ: `{spans[0].type_text()}` and `{span.type_text()}`", s.span)
-        if span.view.buffer is not spans[0].view.buffer:
-            c.unsupported(
-                "`select` of parts of different buffers", choice.span, "name whole `shared` or `local` buffers"
-            )
+        if isinstance(first, FutureValue) and span.view.buffer is not spans[0].view.buffer:
+            c.unsupported("`select` of these futures", choice.span, "choose from their `.data`")
     inside = in_range(index, len(values))
     message = f"selector `{show(index)}`, valid range is [0, {len(values)})"
     c.require(inside, "RTA07", message, s.selector.span, values=(index,))
+    if any(span.view.buffer is not spans[0].view.buffer for span in spans):
+        return ChoiceValue(index, tuple(spans))
     chosen = dataclasses.replace(spans[0], view=dataclasses.replace(_chosen(index, spans), span=s.span), chain=True)
     if isinstance(first, FutureValue):
         return FutureValue(chosen.view, first.token, s.span, first.depth, first.waited, True, first.is_async)
@@ -241,7 +242,7 @@ def _chosen(index: ir.Expr, spans: list[SpanValue]) -> ir.View:
     mapped = tuple(
         _pick(index, [view.map[d] for view in found], [base[d] for base, _ in origins]) for d in range(len(first.map))
     )
-    slot = tuple(_select(index, [view.slot[d] for view in found]) for d in range(len(first.slot)))
+    slot = tuple(select_expr(index, [view.slot[d] for view in found]) for d in range(len(first.slot)))
     contiguous = all(view.contiguous for view in found)
     zfill = any(view.zfill for view in found)
     return dataclasses.replace(first, map=mapped, offset=offset, slot=slot, contiguous=contiguous, zfill=zfill)
@@ -251,14 +252,23 @@ def _pick(index: ir.Expr, choices: list[ir.Expr], origins: list[ir.Expr]) -> ir.
     """One of several expressions of a view's coordinates; where all run alike, only their origins are chosen from."""
     runs = integers.sub(choices[0], origins[0])
     if all(integers.equal(integers.sub(e, origin), runs) for e, origin in zip(choices, origins, strict=True)):
-        return integers.add(_select(index, origins), runs)
-    return _select(index, choices)
+        return integers.add(select_expr(index, origins), runs)
+    return select_expr(index, choices)
 
 
-def _select(index: ir.Expr, choices: list[ir.Expr]) -> ir.Expr:
+def select_expr(index: ir.Expr, choices: list[ir.Expr]) -> ir.Expr:
     if all(integers.equal(e, choices[0]) for e in choices):
         return choices[0]
     value = choices[-1]
     for position, choice in reversed(list(enumerate(choices[:-1]))):
-        value = ir.Select(ir.Binary("==", index, integers.constant(position), BOOL), choice, value, S32)
+        value = ir.Select(ir.Binary("==", index, integers.constant(position), BOOL), choice, value, choice.dtype)
     return value
+
+
+def emit_each(c: Checker, choice: ChoiceValue, statements: list[ir.Stmt]) -> None:
+    """One of several statements: the one of the chosen span."""
+    body: ir.Body = (statements[-1],)
+    for position, statement in reversed(list(enumerate(statements[:-1]))):
+        test = ir.Binary("==", choice.index, integers.constant(position), BOOL)
+        body = (ir.If(test, (statement,), body, span=statement.span),)
+    c.emit(body[0])

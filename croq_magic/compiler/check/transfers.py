@@ -10,10 +10,10 @@ from croq_magic.compiler.check.context import Checker, decide, free_variables, s
 from croq_magic.compiler.check.conversions import store_as
 from croq_magic.compiler.check.events import wait_event
 from croq_magic.compiler.check.expressions import evaluate, integer, scalar
-from croq_magic.compiler.check.handles import shared_slot
+from croq_magic.compiler.check.handles import emit_each, shared_slot
 from croq_magic.compiler.check.names import resolve
 from croq_magic.compiler.check.storage import mark_written, require_constant
-from croq_magic.compiler.check.values import EventValue, FutureValue, OperationValue, SpanValue
+from croq_magic.compiler.check.values import ChoiceValue, EventValue, FutureValue, OperationValue, SpanValue
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, DType
 
@@ -24,6 +24,7 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     """One transfer; binds its future if it is named."""
     with c.clipping(s.engine == "tma" or s.modifier("zfill") is not None):
         source = _operand(c, s.source)
+    chosen = c.choices.pop(source, None)
     for modifier in s.modifiers:
         if modifier.name == "zfill":
             source = dataclasses.replace(source, zfill=True)
@@ -38,6 +39,7 @@ def dma(c: Checker, s: syntax.Dma) -> None:
             "DMA06", "an asynchronous copy needs a name to wait on", s.span, "`f = dma.copy.async ...` and `wait f;`"
         )
     destination = _destination(c, s, source, extents)
+    target = c.choices.pop(destination, None)
     partial = (
         _fit(c, s, source, destination, extents, bool(order))
         if not isinstance(s.destination, syntax.StorageWord)
@@ -52,11 +54,11 @@ def dma(c: Checker, s: syntax.Dma) -> None:
     token = _bind_future(c, s, destination)
     copy = ir.Copy(source, destination, token, after, order, pad, pad_value, partial, s.engine, span=s.span)
     if not compresses:
-        c.emit(copy)
+        _emit(c, copy, chosen, target)
         return
-    c.emit(dataclasses.replace(copy, compressed="values"))
+    _emit(c, dataclasses.replace(copy, compressed="values"), chosen, target)
     if s.result is not None:
-        c.emit(dataclasses.replace(copy, dst=_positions(c, s, destination), compressed="positions"))
+        _emit(c, dataclasses.replace(copy, dst=_positions(c, s, destination), compressed="positions"), chosen, None)
 
 
 def _positions(c: Checker, s: syntax.Dma, values: ir.View) -> ir.View:
@@ -93,6 +95,8 @@ def map_view(c: Checker, s: syntax.MapView) -> None:
     if not c.in_device:
         c.fail("STO01", "`local` storage exists only inside `parallel`", s.span)
     view = _operand(c, s.source)
+    if c.choices.pop(view, None) is not None:
+        c.unsupported("a map of a choice", s.source.span)
     if not view.contiguous:
         c.fail("VEW09", "only contiguous memory can be mapped", s.source.span, "`dma.copy`")
     offset, length = integer(c, s.offset, "an offset"), integer(c, s.length, "a length")
@@ -147,9 +151,30 @@ def _operand(c: Checker, e: syntax.Expr) -> ir.View:
         if value.token is not None and value.waited is None and not value.exchanged:
             c.fail("DMA09", f"`{e.span.text}` is used before it was waited on", e.span)
         value = value.data()
+    if isinstance(value, ChoiceValue):
+        c.choices[value.spans[0].view] = value
+        return value.spans[0].view
     if not isinstance(value, SpanValue):
         c.fail("TYP10", f"`{e.span.text}` is {value.describe()}; a span is needed here", e.span)
     return value.view
+
+
+def _emit(c: Checker, s: ir.Copy, source: ChoiceValue | None, destination: ChoiceValue | None) -> None:
+    """A copy; where one side is chosen while running, one of several."""
+    if destination is not None and source is not None:
+        c.unsupported("`select` on both sides of a copy", s.span or c.function.span)
+    choice = source or destination
+    if choice is None:
+        c.emit(s)
+        return
+    for span in choice.spans if destination is not None else ():
+        mark_written(c, span.view, s.span or c.function.span)
+    zfill = s.src.zfill if source is not None else s.dst.zfill
+    sides = [dataclasses.replace(span.view, zfill=zfill) for span in choice.spans]
+    each: list[ir.Stmt] = [
+        dataclasses.replace(s, src=side) if source is not None else dataclasses.replace(s, dst=side) for side in sides
+    ]
+    emit_each(c, choice, each)
 
 
 def _padding(c: Checker, s: syntax.Dma, source: ir.View) -> tuple[tuple[tuple[ir.Expr, ir.Expr], ...], ir.Expr | None]:

@@ -116,6 +116,15 @@ class SpanValue(Value):
 
 
 @dataclasses.dataclass(frozen=True)
+class ChoiceValue(Value):
+    """What `select` chooses from different buffers while running: spans of one type, by index."""
+
+    index: ir.Expr
+    spans: tuple[SpanValue, ...]
+    kind = "a choice of spans in different buffers"
+
+
+@dataclasses.dataclass(frozen=True)
 class ArrayValue(Value):
     """A buffer array without subscripts."""
 

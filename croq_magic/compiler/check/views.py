@@ -13,6 +13,7 @@ from croq_magic.compiler.check.expressions import buffer_value, evaluate, flatte
 from croq_magic.compiler.check.values import (
     ArrayValue,
     Bounded,
+    ChoiceValue,
     FutureValue,
     ITuple,
     Shape,
@@ -23,8 +24,8 @@ from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL
 
 
-def view(c: Checker, e: syntax.View) -> SpanValue:
-    """The span that a view chain denotes."""
+def view(c: Checker, e: syntax.View) -> SpanValue | ChoiceValue:
+    """The span that a view chain denotes, or those that one is chosen from while running."""
     value = buffer_value(c, e.base)
     text = e.base.span.text
     if isinstance(value, FutureValue):
@@ -34,8 +35,14 @@ def view(c: Checker, e: syntax.View) -> SpanValue:
         value = value.data()
     if isinstance(value, ArrayValue):
         c.fail("VEW14", f"`{text}` needs {len(value.buffer.slots)} subscripts, found 0", e.span)
+    if isinstance(value, ChoiceValue):
+        return ChoiceValue(value.index, tuple(_chain(c, e, span, text) for span in value.spans))
     if not isinstance(value, SpanValue):
         c.fail("TYP10", f"`{text}` is {value.describe()}; a span is needed here", e.base.span)
+    return _chain(c, e, value, text)
+
+
+def _chain(c: Checker, e: syntax.View, value: SpanValue, text: str) -> SpanValue:
     current, previous = value.view, None
     with c.clipping(any(isinstance(op, syntax.ZeroFill) for op in e.ops)):
         for op in e.ops:
