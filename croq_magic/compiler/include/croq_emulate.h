@@ -16,9 +16,15 @@
 #define __constant__
 #define __managed__
 #define __grid_constant__
-// One for each block: threads of a block run on one OS thread, and blocks on others.
-#define __shared__ thread_local
+// One for each block: threads of a block run on one OS thread, other blocks may run on others. Without the word that
+// says there is nothing to construct, compilers look at a flag before each use of an array of classes.
+#if defined(__clang__)
+#define __shared__ [[clang::require_constant_initialization]] static __thread
+#else
+#define __shared__ __constinit static __thread
+#endif
 #define __forceinline__ inline __attribute__((always_inline))
+#define __noinline__ __attribute__((noinline))
 #define __launch_bounds__(...)
 #define __cluster_dims__(...)
 #define __maxnreg__(...)

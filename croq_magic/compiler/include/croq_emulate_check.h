@@ -11,7 +11,8 @@ namespace croq_inside {
 namespace {
 
 // ------------------------------------------------------------------------------------------------------ the records
-enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4 };
+enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4, kVolatile = 8 };
+const int32_t kLoose = kAtomic | kVolatile;  // two such accesses never race
 
 struct Record {
   uint32_t serial;   // of the block; 0: none
@@ -404,15 +405,15 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
       cell->write.kind = kWrite;
       continue;
     }
-    if (shared && access != kWrite && !(access & kAsync) && write.serial != now.serial) {
+    if (shared && (access & 3) != kWrite && !(access & kAsync) && write.serial != now.serial) {
       report(worker->launch, at_place(self, *region, address, (int32_t)size, CROQ_FOUND_UNINITIALISED, access, site));
       cell->write = now;  // once is enough
       cell->phase[0] = stamp;
       continue;
     }
-    if (!own_write && !(access & kAtomic && write.kind & kAtomic) && meets(self, block, write, cell->phase[0], shared))
+    if (!own_write && !(access & kLoose && write.kind & kLoose) && meets(self, block, write, cell->phase[0], shared))
       report_race(self, *region, address, (int32_t)size, access, site, write);
-    if (access == kRead) {
+    if ((access & 3) == kRead) {
       Record& first = cell->reads[0];
       if (first.serial == now.serial && first.thread == now.thread) {
         first = now;
@@ -429,6 +430,7 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     for (int i = 0; i < 2; ++i) {
       const Record& read = cell->reads[i];
       if (read.serial && !(read.serial == now.serial && read.thread == now.thread) &&
+          !(access & kLoose && read.kind & kLoose) &&
           meets(self, block, read, cell->phase[1 + i], shared))
         report_race(self, *region, address, (int32_t)size, access, site, read);
     }
@@ -587,7 +589,16 @@ EXPORT void croq_emulate_release(void* place) {
 
 EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* place) {
   croq_thread* self = croq_self;
-  if (self && block_of(self)->worker->watch) watch_access(self, (char*)address, size, write ? kWrite : kRead, place);
+  if (self && block_of(self)->worker->watch) watch_access(self, (char*)address, size, write, place);
+}
+
+// An access that is marked volatile may be a look at what another thread writes.
+EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void* place) {
+  croq_thread* self = croq_self;
+  if (!self || !block_of(self)->worker->watch) return;
+  watch_access(self, (char*)address, size, write | kVolatile, place);
+  self->spins += write ? 0 : 64;
+  if (self->spins > 2048) give_way(self, site_of(block_of(self)->worker->launch, place));
 }
 
 // --------------------------------------------------------------------------------------- what compilers call
@@ -596,8 +607,8 @@ EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* pl
   EXPORT void __tsan_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }              \
   EXPORT void __tsan_unaligned_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }     \
   EXPORT void __tsan_unaligned_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }    \
-  EXPORT void __tsan_volatile_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }      \
-  EXPORT void __tsan_volatile_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }
+  EXPORT void __tsan_volatile_read##size(void* p) { croq_emulate_volatile(p, size, 0, HERE); }      \
+  EXPORT void __tsan_volatile_write##size(void* p) { croq_emulate_volatile(p, size, 1, HERE); }
 CROQ_HOOK(1) CROQ_HOOK(2) CROQ_HOOK(4) CROQ_HOOK(8) CROQ_HOOK(16)
 #undef CROQ_HOOK
 EXPORT void __tsan_read_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 0, HERE); }

@@ -21,7 +21,7 @@ from croq_magic.errors import TargetError
 INCLUDE = cpu_build.INCLUDE
 SHIMS = INCLUDE / "emulate"  # headers of CUDA that a cell may include
 FILE = "kernels.cu"
-_WORD = re.compile(r"__noinline__")
+_STATIC = re.compile(r"\bstatic\s+__shared__")
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+(?P<align>(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<type>[A-Za-z_][\w:\s]*?(?:<[^<>]*>)?)"
     r"\s+(?:(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<name>\w+)\s*\[\s*\]\s*;"
@@ -31,13 +31,14 @@ _DYNAMIC = re.compile(
 def host_text(text: str, symbols: Sequence[str], arch: int = 80) -> str:
     """CUDA text as C++ text: the prelude before it, and what starts each kernel after it.
 
-    One kind of line changes: dynamic shared memory is declared as a pointer to the block's own.
+    Two kinds of lines change: dynamic shared memory is declared as a pointer to the block's own, and the word `static`
+    before shared memory, which says nothing, goes.
     """
+    text = _STATIC.sub("__shared__", text)
     text = _DYNAMIC.sub(r"\g<type>* const \g<name> = (\g<type>*)croq_emulate_shared();", text)
     head = ["#define CROQ_EMULATE 1", f"#define __CUDA_ARCH__ {arch * 10}", '#include "croq_emulate.h"']
-    if _WORD.search(text):
-        head.append("#define __noinline__ __attribute__((noinline))")
-    tail = [f"CROQ_EMULATE_KERNEL({symbol}, croq_run_{symbol})" for symbol in symbols]
+    scope = "croq_cell::" if "namespace croq_cell {" in text else ""
+    tail = [f"CROQ_EMULATE_KERNEL({scope}{symbol}, croq_run_{symbol})" for symbol in symbols]
     return "\n".join([*head, f'#line 1 "{FILE}"', text, '#line 1 "croq_emulate_tail"', *tail, ""])
 
 
@@ -45,10 +46,15 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     common = [*toolchain.flags(compiler, True), "-g1", "-gdwarf-4", "-fno-rtti", "-xc++"]
     if compiler.family == "gcc":
         common += ["-fno-gnu-unique", "-fno-semantic-interposition"]
+        if checked:  # one place in the text stays one place in the module
+            common += ["-fno-thread-jumps", "-fno-crossjumping"]
     if not checked:
         return (*common, "-O2")
     # Optimised as far as it leaves accesses as they are written.
-    return (*common, "-O1", "-fsanitize=thread", "-DCROQ_CHECKED=1")
+    volatile = ("--param=tsan-distinguish-volatile=1",)
+    if compiler.family != "gcc":
+        volatile = ("-mllvm", "-tsan-distinguish-volatile")
+    return (*common, "-O1", "-fsanitize=thread", *volatile, "-DCROQ_CHECKED=1")
 
 
 def _all_headers() -> str:
@@ -159,6 +165,18 @@ def library(text: str, symbols: Sequence[str], label: str, checked: bool, arch: 
         return Library(entry.files["module.so"], text, entry.key, False, checked)
     except OSError as error:
         raise toolchain.CompilationFailed(f"error: the module does not load: {error}") from error
+
+
+def restored(key: str, text: str, checked: bool) -> Library | None:
+    """A library built before, from its cache entry; None if that is gone."""
+    runtime()
+    entry = cache.find(key)
+    if entry is None:
+        return None
+    try:
+        return Library(entry.files["module.so"], text, key, True, checked)
+    except (OSError, KeyError):
+        return None
 
 
 def parts_of(whole: str, checked: bool) -> dict[str, str]:

@@ -27,7 +27,7 @@ KINDS = {
     11: "trap",
 }
 _WAITS = {1: "a block barrier", 2: "the other lanes of the warp", 3: "an mbarrier", 4: "the grid's barrier"}
-_SYMBOL = re.compile(r"(?:^_ZZ.*?E|^_ZL?|^)(?:L?\d+)?([A-Za-z_]\w*?)(?:_\d+)?$")
+_SYMBOL = re.compile(r"(?:^_ZG?V?Z.*E|^_Z\w*?|^)L?\d+([A-Za-z_]\w*?)(?:_\d+)?E?$")
 
 
 class Found(NamedTuple):
@@ -47,7 +47,10 @@ def describe(
     for finding in report.findings[: report.count]:
         if finding.kind == 0:
             raise MemoryError("the emulator has not enough memory")
-        found.append(_Describer(finding, library, symbol, grid, block, source).found())
+        described = _Describer(finding, library, symbol, grid, block, source)
+        # A compiler may make several calls of one: threads at one line are at one barrier.
+        if finding.kind != 4 or described.line is None or described.line != described.other_line:
+            found.append(described.found())
     return found
 
 

@@ -59,7 +59,8 @@ def launch(
     words.shared_size, words.shared_shift = library.shared_size, library.shared_shift
     words.seed = seed
     words.checked, words.profiled, words.cooperative = library.checked, profiled and library.checked, cooperative
-    words.serial = library.checked or cooperative or "printf" in library.text or seed != 0
+    together = cooperative or "croq_grid_sync" in library.text
+    words.serial = library.checked or together or "printf" in library.text or seed != 0
     words.report = ctypes.pointer(report)
     run = runtime()
     try:

@@ -67,7 +67,8 @@ class Profile:
         widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
         lines = [
             "  ".join(
-                cell.ljust(w) if i in (0, 1, 3, 4) else cell.rjust(w) for i, (cell, w) in enumerate(zip(line, widths, strict=True))
+                cell.ljust(w) if i in (0, 1, 3, 4) else cell.rjust(w)
+                for i, (cell, w) in enumerate(zip(line, widths, strict=True))
             )
             for line in cells
         ]
