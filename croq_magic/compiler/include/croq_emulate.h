@@ -19,7 +19,7 @@
 // One for each block: threads of a block run on one OS thread, other blocks may run on others. Without the word that
 // says there is nothing to construct, compilers look at a flag before each use of an array of classes.
 #if defined(__clang__)
-#define __shared__ [[clang::require_constant_initialization]] static __thread
+#define __shared__ __attribute__((require_constant_initialization)) static __thread
 #else
 #define __shared__ __constinit static __thread
 #endif

@@ -66,6 +66,7 @@ class Target(Protocol):
 _TARGETS = {
     "cpu": "croq_magic.compiler.targets.cpu",
     "opencl": "croq_magic.compiler.targets.opencl",
+    "emulate": "croq_magic.compiler.targets.emulate",
 }
 _LANGUAGE = ("cpu", "cuda", "opencl")  # those that the language names, whether or not this version has them
 _ALIASES = {"cc": "cpu", "cute": "cuda", "gpu": "cuda"}
