@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 import croq_magic as croq
+from croq_magic.compiler import whole
+from croq_magic.run import executable
 
 ADD = """__co__ s32 [4, 8] add(s32 [4, 8] lhs, s32 [4, 8] rhs) {
   s32 [lhs.span] output;
@@ -157,6 +159,30 @@ int main() {
 }
 """)
     assert done.stdout == "12 42 121\n"
+
+
+def test_the_lines_of_both_streams_keep_their_order() -> None:
+    program = croq.compile("""int main() {
+  for (int i = 0; i < 50; ++i) {
+    std::cout << "out " << i << "\\n";
+    std::cerr << "err " << i << "\\n";
+    printf("%d\\n", i);
+    fprintf(stderr, "%d!\\n", i);
+  }
+}
+""", target="cpu")  # fmt: skip
+    seen: list[list[str]] = []
+
+    def show(stream: str, text: str) -> None:
+        if seen and seen[-1][0] == stream:
+            seen[-1][1] += text
+        else:
+            seen.append([stream, text])
+
+    assert whole.run(executable(program), on_output=show).returncode == 0
+    expected = [[f"out {i}\n", f"err {i}\n", f"{i}\n", f"{i}!\n"] for i in range(50)]
+    assert [text for _, text in seen] == [line for lines in expected for line in lines]
+    assert [stream for stream, _ in seen] == ["stdout", "stderr"] * 100
 
 
 def test_the_command_line() -> None:

@@ -17,7 +17,7 @@ from croq_magic.errors import ProgramError, TargetError
 
 
 def python(code: str, *args: str, **options: object) -> Finished:
-    return run(sys.executable, ["-u", "-c", code, *args], **options)  # type: ignore[arg-type]
+    return run(sys.executable, ["-u", "-c", code, *args], marks=False, **options)  # type: ignore[arg-type]
 
 
 def test_both_streams_and_the_exit_status() -> None:
@@ -42,6 +42,22 @@ def test_lines_of_the_streams_keep_their_order() -> None:
     seen: list[tuple[str, str]] = []
     python(code, on_output=lambda stream, text: seen.append((stream, text)))
     assert seen == [("stdout", "0\n"), ("stderr", "1\n"), ("stdout", "2\n"), ("stderr", "3\n")]
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 1000])
+def test_marks_tell_the_streams_of_one_pipe_apart(size: int) -> None:
+    mark = b"\x1e0123"
+    data = b"a\x1e01b" + mark + b"Ec\nd" + mark + b"O" + mark + b"Ee" + mark + b"O\x1e" + b"f\x1e0"
+    marks = process._Marks(mark)
+    parts = [part for at in range(0, len(data), size) for part in marks.split(data[at : at + size])]
+    parts.append(("stdout", marks.end()))
+    joined: list[list[object]] = []
+    for stream, part in parts:
+        if joined and joined[-1][0] == stream:
+            joined[-1][1] += part  # type: ignore[operator]
+        else:
+            joined.append([stream, part])
+    assert joined == [["stdout", b"a\x1e01b"], ["stderr", b"c\nde"], ["stdout", b"\x1ef\x1e0"]]
 
 
 def test_characters_that_arrive_in_parts() -> None:

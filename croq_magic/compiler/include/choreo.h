@@ -26,6 +26,11 @@
 #include <utility>
 #include <vector>
 
+#if defined(__GLIBC__)
+#include <ext/stdio_sync_filebuf.h>
+#include <unistd.h>
+#endif
+
 #include "croq_types.h"
 
 // The place of a call, where the compiler can tell it.
@@ -405,11 +410,39 @@ inline float f16_to_f32(f16 value) { return (float)value; }
 inline bf16 f32_to_bf16(float value) { return bf16(value); }
 inline float bf16_to_f32(bf16 value) { return (float)value; }
 
-// A notebook shows what a program prints line by line, as it comes.
-inline bool croq_lines() {
-  return std::getenv("CROQ_STREAMED") && std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16) == 0;
+// ---------------------------------------------------------------------------------------------- output in a notebook
+// Where CROQ_STREAMED is set, both streams are one pipe whose reader wants the lines in their order and wants to know
+// which are errors: standard output is written line by line, and what goes to stderr or std::cerr stands between marks,
+// the value of the variable and E or O.
+#if defined(__GLIBC__)
+inline ssize_t croq_marked(void* mark, const char* text, size_t size) {
+  const std::string mark_text((const char*)mark);
+  const std::string all = mark_text + "E" + std::string(text, size) + mark_text + "O";
+  for (size_t done = 0; done < all.size();) {
+    const ssize_t count = ::write(2, all.data() + done, all.size() - done);
+    if (count <= 0) return 0;
+    done += (size_t)count;
+  }
+  return (ssize_t)size;
 }
-inline const bool croq_by_line = croq_lines();
+#endif
+inline bool croq_stream() {
+  const char* mark = std::getenv("CROQ_STREAMED");
+  if (!mark || !*mark) return false;
+  std::setvbuf(stdout, nullptr, _IOLBF, 1 << 16);
+#if defined(__GLIBC__)
+  cookie_io_functions_t functions = {nullptr, croq_marked, nullptr, nullptr};
+  if (FILE* file = fopencookie((void*)mark, "w", functions)) {
+    std::setvbuf(file, nullptr, _IONBF, 0);
+    stderr = file;
+    static __gnu_cxx::stdio_sync_filebuf<char> buffer(file);
+    std::cerr.rdbuf(&buffer);
+    std::clog.rdbuf(&buffer);
+  }
+#endif
+  return true;
+}
+inline const bool croq_streamed = croq_stream();
 }  // namespace choreo
 
 using choreo::croq_assert;

@@ -1,8 +1,9 @@
 """Running a program in a process of its own.
 
-Standard input is empty. What it writes arrives as it comes, line by line: each stream in order, and a line of standard
-error after what was written to standard output before it, as far as the system lets one know. A program that writes
-without end is stopped at a limit. Whatever ends the wait ends the whole group of processes with it.
+Standard input is empty. What it writes arrives as it comes, line by line. Two pipes would lose the order of what is
+written to standard output and to standard error; so programs built here write to one, and choreo.h puts marks around
+what is an error. A program that writes without end is stopped at a limit. Whatever ends the wait ends the whole group
+of processes with it.
 """
 
 from __future__ import annotations
@@ -10,11 +11,15 @@ from __future__ import annotations
 import codecs
 import contextlib
 import os
+import platform
+import secrets
 import selectors
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Literal, NamedTuple
 
@@ -23,13 +28,15 @@ from croq_magic.errors import ProgramError, TargetError
 Stream = Literal["stdout", "stderr"]
 OutputHandler = Callable[[Stream, str], None]
 
+_VARIABLE = "CROQ_STREAMED"  # see choreo.h
+
 LIMIT = 8 << 20  # bytes that a program may write: a notebook with more cannot be opened any more
 _KEPT = 4096  # characters of the last lines in an error
 _LAST_LINES = 8
 _LINGER = 0.2  # seconds that a child left behind may hold the streams open
 
 _SIGNALS = {
-    "SIGSEGV": "it used memory that is not its own",
+    "SIGSEGV": "it used memory that is not its own, or large local arrays filled its stack",
     "SIGBUS": "it used memory that is not there",
     "SIGABRT": "it was aborted",
     "SIGFPE": "an integer was divided by zero",
@@ -61,25 +68,32 @@ def run(
     timeout: float | None = None,
     cwd: str | None = None,
     environment: Mapping[str, str] | None = None,
+    marks: bool = True,
 ) -> Finished:
     """Runs an executable and gives what it wrote and its exit status; `on_output` gets every piece of text as it comes.
+    Without `marks` it is a program that was not built here: its streams are two pipes.
 
     KeyboardInterrupt, and any other exception, ends the program and passes on. TargetError if it does not start.
     """
-    variables = dict(os.environ if environment is None else environment, CROQ_STREAMED="1")
+    mark = b""
+    variables = dict(os.environ if environment is None else environment)
+    variables.pop(_VARIABLE, None)
+    if marks and _can_mark():
+        variables[_VARIABLE] = "\x1e" + secrets.token_hex(8)
+        mark = variables[_VARIABLE].encode()
     try:
         process = subprocess.Popen(
             [str(program), *args],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=subprocess.STDOUT if mark else subprocess.PIPE,
             cwd=cwd,
             env=variables,
             start_new_session=True,
         )
     except (OSError, ValueError) as error:
         raise TargetError(f"the program does not start: {getattr(error, 'strerror', None) or error}") from None
-    reader = _Reader(on_output, limit)
+    reader = _Reader(on_output, limit, mark)
     try:
         reader.follow(process, None if timeout is None else time.monotonic() + timeout)
     finally:
@@ -93,7 +107,8 @@ def run(
 class _Reader:
     """Decodes and passes on what a process writes."""
 
-    def __init__(self, on_output: OutputHandler | None, limit: int) -> None:
+    def __init__(self, on_output: OutputHandler | None, limit: int, mark: bytes) -> None:
+        self._marks = _Marks(mark)
         self.text: dict[Stream, list[str]] = {"stdout": [], "stderr": []}
         self.full = False
         self._on_output = on_output
@@ -106,11 +121,11 @@ class _Reader:
 
     def follow(self, process: subprocess.Popen[bytes], deadline: float | None) -> None:
         """Reads until both streams end, the limit is reached, or only a child left behind holds the streams."""
-        assert process.stdout is not None and process.stderr is not None
         gone: float | None = None
         with selectors.DefaultSelector() as selector:
-            selector.register(process.stdout, selectors.EVENT_READ, "stdout")
-            selector.register(process.stderr, selectors.EVENT_READ, "stderr")
+            for name, pipe in (("stdout", process.stdout), ("stderr", process.stderr)):
+                if pipe is not None:
+                    selector.register(pipe, selectors.EVENT_READ, name)
             while selector.get_map() and not self.full:
                 ready = selector.select(0.05 if gone is not None or deadline is not None else 0.5)
                 # What is on standard output when standard error has something was, most likely, written before it.
@@ -125,6 +140,7 @@ class _Reader:
                     break
             while not self.full and process.poll() is None and (deadline is None or time.monotonic() <= deadline):
                 time.sleep(0.002)  # its streams are closed and it still runs
+        self._decode("stdout", self._marks.end())
         for stream, decoder in self._decoders.items():
             self._pass_on(stream, decoder.decode(b"", final=True))
 
@@ -136,8 +152,12 @@ class _Reader:
             data = data[: self._left]
             self.full = True
         self._left -= len(data)
-        self._pass_on(stream, self._decoders[stream].decode(data))
+        for which, part in self._marks.split(data) if stream == "stdout" else [(stream, data)]:
+            self._decode(which, part)
         return True
+
+    def _decode(self, stream: Stream, data: bytes) -> None:
+        self._pass_on(stream, self._decoders[stream].decode(data))
 
     def _pass_on(self, stream: Stream, text: str) -> None:
         if not text:
@@ -145,6 +165,42 @@ class _Reader:
         self.text[stream].append(text)
         if self._on_output is not None:
             self._on_output(stream, text)
+
+
+class _Marks:
+    """Tells the streams in one pipe apart: `mark` + E begins what is written to standard error, `mark` + O ends it."""
+
+    def __init__(self, mark: bytes) -> None:
+        self._mark = mark
+        self._rest = b""
+        self._stream: Stream = "stdout"
+
+    def split(self, data: bytes) -> list[tuple[Stream, bytes]]:
+        if not self._mark:
+            return [(self._stream, data)]
+        out: list[tuple[Stream, bytes]] = []
+        data = self._rest + data
+        while (at := data.find(self._mark)) >= 0 and len(data) > at + len(self._mark):
+            out.append((self._stream, data[:at]))
+            end = at + len(self._mark)
+            self._stream = "stderr" if data[end : end + 1] == b"E" else "stdout"
+            data = data[end + 1 :]
+        # What may be the beginning of a mark waits for the rest of it.
+        sizes = range(min(len(self._mark), len(data)), 0, -1)
+        kept = next((size for size in sizes if self._mark.startswith(data[-size:])), 0)
+        self._rest = data[len(data) - kept :]
+        out.append((self._stream, data[: len(data) - kept]))
+        filled = [(stream, part) for stream, part in out if part]
+        return [(stream, b"".join(p for _, p in parts)) for stream, parts in groupby(filled, lambda each: each[0])]
+
+    def end(self) -> bytes:
+        """What was kept and is no mark."""
+        return self._rest
+
+
+def _can_mark() -> bool:
+    """Whether choreo.h can put marks around what is written to standard error: with the GNU C library."""
+    return sys.platform == "linux" and platform.libc_ver()[0] == "glibc"
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
