@@ -10,6 +10,9 @@ from croq_magic.compiler.presburger import fits, range_of
 from croq_magic.compiler.visit import rewrite, walk
 
 
+_MOST_CONDITIONS = 64  # a proof needs a few of them; those nearest to the place are kept
+
+
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """What holds at one place. `conditions` are (expression, truth) pairs; `guarded` says that control may not pass
@@ -30,7 +33,8 @@ class Facts:
             for part, positive in conjunction(self.resolve(condition), truth)
             if not any(isinstance(node, ir.Load) or (may_wrap(node) and not exact) for node in walk(part))
         ]
-        return dataclasses.replace(self, conditions=self.conditions + tuple(found), guarded=self.guarded or guard)
+        conditions = (self.conditions + tuple(found))[-_MOST_CONDITIONS:]
+        return dataclasses.replace(self, conditions=conditions, guarded=self.guarded or guard)
 
     def behind_a_guard(self) -> Facts:
         return self if self.guarded else dataclasses.replace(self, guarded=True)
@@ -74,13 +78,15 @@ class Facts:
 
 def conjunction(e: ir.Expr, truth: bool) -> Iterable[tuple[ir.Expr, bool]]:
     """The parts that all hold if `e` has this truth, each with its own."""
-    if isinstance(e, ir.Unary) and e.op == "!":
-        yield from conjunction(e.operand, not truth)
-    elif isinstance(e, ir.Binary) and e.op == ("&&" if truth else "||"):
-        yield from conjunction(e.left, truth)
-        yield from conjunction(e.right, truth)
-    elif isinstance(e, ir.Binary):
-        yield e, truth
+    waiting = [(e, truth)]
+    while waiting:
+        part, positive = waiting.pop()
+        if isinstance(part, ir.Unary) and part.op == "!":
+            waiting.append((part.operand, not positive))
+        elif isinstance(part, ir.Binary) and part.op == ("&&" if positive else "||"):
+            waiting += [(part.right, positive), (part.left, positive)]
+        elif isinstance(part, ir.Binary):
+            yield part, positive
 
 
 def names_in(e: ir.Node) -> set[str]:

@@ -11,11 +11,13 @@ Anything that is not integer arithmetic (a load, a cast, a comparison) is an opa
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.types import BOOL, S32, S64, DType
 
+T = TypeVar("T")
 Monomial = tuple[ir.Expr, ...]
 ZERO, ONE = ir.Const(0), ir.Const(1)
 
@@ -52,6 +54,22 @@ def _key(atom: ir.Expr) -> str:
     return atom.name if isinstance(atom, ir.Var) else repr(atom)
 
 
+def _remembered(find: Callable[[ir.Expr], T]) -> Callable[[ir.Expr], T]:
+    """`find`, whose answers are kept in the node: expressions never change, and each is asked about at every level of
+    those that it is a part of. (A table would hash whole expressions, which takes as long as most answers.)"""
+    key = f"_{find.__name__}"
+
+    def remembering(e: ir.Expr) -> T:
+        known: dict[str, T] = e.__dict__
+        if key not in known:
+            known[key] = find(e)
+        return known[key]
+
+    remembering.__doc__ = find.__doc__
+    return remembering
+
+
+@_remembered
 def poly(e: ir.Expr) -> Poly:
     """The polynomial of an integer expression."""
     if isinstance(e, ir.Const) and isinstance(e.value, (int, bool)):
@@ -267,6 +285,7 @@ def equal(a: ir.Expr, b: ir.Expr) -> bool:
 Bounds = tuple[int | None, int | None]
 
 
+@_remembered
 def interval(e: ir.Expr) -> Bounds:
     """Inclusive integer bounds of `e` from the bounds its variables carry; None where unbounded."""
     if isinstance(e, ir.Const):

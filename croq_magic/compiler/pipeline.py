@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, host_text, limits, overloads, recursion, store, syntax, syntax_text
+from croq_magic.compiler import describe, host_text, limits, nesting, overloads, recursion, store, syntax, syntax_text
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.check.context import Symbol
 from croq_magic.compiler.diagnostics import Report
@@ -73,7 +73,7 @@ def mapping_passes(checks: str) -> list[Pass]:
         ProveRaces(),
     ]
     if checks in ("none", "entry"):
-        passes.append(DropChecks())
+        passes.append(DropChecks(level=checks))
     return passes
 
 
@@ -109,6 +109,8 @@ def front_end(
     functions: dict[str, Function] = {}
     # A macro that is wrong leaves names behind that nobody wrote.
     for symbol, tree in () if macros_failed else overloads.symbols(trees, report):
+        if not nesting.check(tree, report):
+            continue
         try:
             with recursion.deep():
                 function = check_function(tree, report, target, names, symbol)
@@ -271,7 +273,7 @@ class CompiledFunction:
         context = Context(report, self.unit.chosen.limits)
         passes: list[Pass] = [Specialise(tuple(sorted(dims.items()))), ProveBounds(entry_checks=False)]
         if self.unit.checks in ("none", "entry"):
-            passes.append(DropChecks())
+            passes.append(DropChecks(level=self.unit.checks))
         function = run_passes(self.function, passes, context)
         if report.has_errors:
             shapes = ", ".join(f"{name} = {value}" for name, value in dims.items())

@@ -203,6 +203,8 @@ class _Prover:
     # -------------------------------------------------------------------------------------------- expressions
 
     def expr(self, e: E, facts: Facts) -> E:
+        if not _accesses(e):
+            return e  # nothing in it can go wrong
         return self._expr(e, facts)  # type: ignore[return-value]
 
     def _expr(self, e: ir.Expr, facts: Facts) -> ir.Expr:
@@ -214,17 +216,18 @@ class _Prover:
                 return _with(e, view=view, index=index, checks=checks)
             case ir.Select():
                 yes, no = facts.assume(e.condition), facts.assume(e.condition, truth=False)
-                condition = self.expr(e.condition, facts)
+                condition = self._expr(e.condition, facts)
                 then = self.chosen(e.then, yes, e.condition, True)
                 return _with(e, condition=condition, then=then, other=self.chosen(e.other, no, e.condition, False))
             case ir.Binary(op="&&" | "||"):
-                truth = e.op == "&&"
-                right = self.chosen(e.right, facts.assume(e.left, truth), e.left, truth)
-                return _with(e, left=self.expr(e.left, facts), right=right)
+                truth, right = e.op == "&&", e.right
+                if _accesses(right):
+                    right = self.chosen(right, facts.assume(e.left, truth), e.left, truth)
+                return _with(e, left=self._expr(e.left, facts), right=right)
             case ir.Binary():
-                return _with(e, left=self.expr(e.left, facts), right=self.expr(e.right, facts))
+                return _with(e, left=self._expr(e.left, facts), right=self._expr(e.right, facts))
             case ir.Unary() | ir.Cast():
-                return _with(e, operand=self.expr(e.operand, facts))
+                return _with(e, operand=self._expr(e.operand, facts))
             case ir.Builtin():
                 return _with(e, args=self.parts(e.args, facts))
             case _:
@@ -410,3 +413,8 @@ def _is_whole(view: ir.View) -> bool:
 def _has_indices(e: ir.Expr) -> bool:
     roles = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
     return any(isinstance(node, ir.Var) and node.role in roles for node in walk(e))
+
+
+def _accesses(e: ir.Expr) -> bool:
+    """Whether an expression reads memory: nothing else in it can be out of range."""
+    return not isinstance(e, (ir.Const, ir.Var)) and any(isinstance(node, ir.Load) for node in walk(e))

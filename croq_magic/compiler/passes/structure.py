@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.visit import walk
@@ -108,28 +110,59 @@ def instances(region: ir.Region) -> int | None:
 
 def leaves(body: ir.Body) -> bool:
     """Whether control may leave a body before its end."""
-    return _contains(body, (ir.Break, ir.Continue, ir.Yield, ir.Return))
+    return any(_effects(s).leaves for s in body)
 
 
 def ends(body: ir.Body) -> bool:
     """Whether the instance or the function may end inside a body."""
-    return _contains(body, (ir.Yield, ir.Return))
-
-
-def _contains(body: ir.Body, kinds: tuple[type[ir.Stmt], ...]) -> bool:
-    return any(isinstance(statement, kinds) for statement in nested(body))
+    return any(_effects(s).ends for s in body)
 
 
 def assigned(body: ir.Body) -> set[str]:
     """Names of variables that get a value in a body, inner regions included."""
-    names: set[str] = set()
-    for node in walk(body):
-        if isinstance(node, (ir.Assign, ir.Let)):
-            names.add(node.var.name)
-        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
-            names.add(node.result.name)
-        elif isinstance(node, ir.Rotate):
-            names |= {v.name for v in node.slots}
-        elif isinstance(node, ir.Asm):
-            names |= {v.name for _, _, target in node.outputs for v in walk(target) if isinstance(v, ir.Var)}
-    return names
+    return {name for s in body for name in _effects(s).assigned}
+
+
+class _Effects(NamedTuple):
+    assigned: frozenset[str]
+    leaves: bool
+    ends: bool
+
+
+# Statements never change, so what they do is found once: passes ask at every level of a nest.
+_KNOWN: WeakKeyDictionary[ir.Stmt, _Effects] = WeakKeyDictionary()
+
+
+def _effects(s: ir.Stmt) -> _Effects:
+    known = _KNOWN.get(s)
+    if known is None:
+        known = _KNOWN[s] = _found(s)
+    return known
+
+
+def _found(s: ir.Stmt) -> _Effects:
+    region = isinstance(s, ir.Region)  # what leaves its instances does not leave what is around
+    inner = s.kernel.region.body if isinstance(s, ir.Launch) else None
+    parts = [_effects(each) for body in (bodies(s) if inner is None else (inner,)) for each in body]
+    names = _assigned_by(s).union(*(part.assigned for part in parts))
+    closed = region or isinstance(s, ir.Launch)
+    leaving = isinstance(s, (ir.Break, ir.Continue, ir.Yield, ir.Return))
+    ending = isinstance(s, (ir.Yield, ir.Return))
+    return _Effects(
+        names,
+        leaving or (not closed and any(part.leaves for part in parts)),
+        ending or (not closed and any(part.ends for part in parts)),
+    )
+
+
+def _assigned_by(s: ir.Stmt) -> frozenset[str]:
+    """Names that a statement itself gives a value to."""
+    if isinstance(s, (ir.Assign, ir.Let)):
+        return frozenset([s.var.name])
+    if isinstance(s, (ir.Atomic, ir.Call)):
+        return frozenset([s.result.name] if s.result is not None else ())
+    if isinstance(s, ir.Rotate):
+        return frozenset(v.name for v in s.slots)
+    if isinstance(s, ir.Asm):
+        return frozenset(v.name for _, _, target in s.outputs for v in walk(target) if isinstance(v, ir.Var))
+    return frozenset()
