@@ -1,7 +1,8 @@
 """Roles that wait for each other: a pipelined f16 tile product against the plain loop, and what a fiber costs.
 
-The aim: the pipeline (a loader and a multiplier on two fibers) takes at most three times as long as the same product
-without roles. The ring of scalars shows the two granularities: a fiber a group, and a fiber for every thread.
+The aim: the pipeline (a loader and a multiplier, in turn in one loop or on two fibers) takes at most three times as
+long as the same product without roles. The ring of scalars shows all ways to run roles: turns in a loop, a fiber a
+group, and a fiber for every thread.
 """
 
 from __future__ import annotations
@@ -56,17 +57,17 @@ __co__ void product(global f16 [M, K] a, global f16 [N, K] b, global f32 [M, N] 
 }
 """
 RING = """
-__co__ s32 [2000, 128] relay(s32 [2000, 128] x) {
-  s32 [2000, 128] r;
+__co__ s32 [1000, 128] relay(s32 [1000, 128] x) {
+  s32 [1000, 128] r;
   parallel b by 1 : block {
     shared s32 [128] slot[2];
     shared event have[2], freed[2] = ready;
     parallel w by 2 : group-4, t by 128 : thread {
       inthreads.async (w == 0) {
-        foreach n in 2000 { wait freed.at(n); slot[n % 2].at(t) = x.at(n, t) * 2; trigger have.at(n); }
+        foreach n in 1000 { wait freed.at(n); slot[n % 2].at(t) = x.at(n, t) * 2; trigger have.at(n); }
       }
       inthreads.async (w == 1) {
-        foreach n in 2000 { wait have.at(n); r.at(n, t) = slot[n % 2].at(127 - t) + 1; trigger freed.at(n); }
+        foreach n in 1000 { wait have.at(n); r.at(n, t) = slot[n % 2].at(127 - t) + 1; trigger freed.at(n); }
       }
     }
   }
@@ -81,19 +82,22 @@ def products(size: int = 1024) -> harness.Comparison:
     expect = a.astype(np.float32) @ b.astype(np.float32).T
     title = f"f16 tile product {size} x {size} x {size}, tiles 64 x 64 x 32"
     comparison = harness.Comparison(title, "plain loop", 2.0 * size**3)
-    for name, source in (("plain loop", PLAIN), ("loader and multiplier", PIPELINE)):
+    ways = (("plain loop", PLAIN, "auto"), ("roles in turn", PIPELINE, "auto"), ("roles on fibers", PIPELINE, "roles"))
+    for name, source, strategy in ways:
+        os.environ["CROQ_STRATEGY"] = strategy
         function, c = croq.compile(source).functions["product"], np.zeros((size, size), np.float32)
         function(a, b, c)
         np.testing.assert_array_equal(c, expect)
         comparison.add(name, lambda function=function, c=c: function(a, b, c))
+    del os.environ["CROQ_STRATEGY"]
     return comparison
 
 
 def rings() -> harness.Comparison:
-    x = np.arange(2000 * 128, dtype=np.int32).reshape(2000, 128)
-    title = "ring of two slots, 2000 steps of 2 x 128 threads (rate: threads and steps)"
-    comparison = harness.Comparison(title, "a fiber a thread", 2000.0 * 256)
-    for name, strategy in (("a fiber a group", "auto"), ("a fiber a thread", "fibers")):
+    x = np.arange(1000 * 128, dtype=np.int32).reshape(1000, 128)
+    title = "ring of two slots, 1000 steps of 2 x 128 threads (rate: threads and steps)"
+    comparison = harness.Comparison(title, "a fiber a thread", 1000.0 * 256)
+    for name, strategy in (("turns in a loop", "auto"), ("a fiber a group", "roles"), ("a fiber a thread", "fibers")):
         os.environ["CROQ_STRATEGY"] = strategy
         function = croq.compile(RING).functions["relay"]
         np.testing.assert_array_equal(function(x), x[:, ::-1] * 2 + 1)

@@ -259,7 +259,7 @@ class _Roles:
                     break
                 if not found.is_wait:
                     seen.append((found, r.loops))
-            elif has_events(s):
+            elif self.state.numbers.meets(s):
                 if not isinstance(s, ir.For) or r.skipped or not _only_triggers(s.body):
                     break
                 for value in self.state.numbers.trips(s, r.loops):
