@@ -233,3 +233,24 @@ int main() {
     done = subprocess.run(["./a.out"], capture_output=True, text=True)
     assert done.returncode != 0
     assert "3" in done.stderr
+
+
+def test_checks_while_running(here: Path, croqtile: Run) -> None:
+    (here / "a.co").write_text(
+        """\
+#include <cstdio>
+#include <cstdlib>
+__co__ s32 f(s32 [4] x, int i) { return x.at(i); }
+int main(int argc, char** argv) {
+  int memory[64] = {};
+  memory[9] = 7;
+  std::printf("%d\\n", int(f(choreo::make_spanview<1>(memory, {4}), std::atoi(argv[1]))));
+}
+"""
+    )
+    for level, status, text in [("none", 0, "7\n"), ("all", -6, "")]:
+        assert croqtile(*QUICK, "a.co", "-rtc", level).status == 0
+        done = subprocess.run(["./a.out", "9"], capture_output=True, text=True)
+        assert (done.returncode, done.stdout) == (status, text), level
+    assert "9" in done.stderr
+    assert "a.co:3" in done.stderr

@@ -6,6 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from croq_magic.driver.options import OPTIONS, UsageError, help_text, parse
 
@@ -103,3 +105,35 @@ def test_the_documentation_names_every_option() -> None:
     text = (Path(__file__).parents[2] / "docs" / "programs.md").read_text()
     named = set(re.findall(r"`(--?[\w-]+)", text))
     assert {flag for option in OPTIONS for flag in option.flags} <= named
+
+
+WORDS = [flag for option in OPTIONS for flag in option.flags] + [
+    *(
+        "-",
+        "--",
+        "a.co",
+        "b.o",
+        "",
+        "x=1",
+        "N",
+        "-DN=1",
+        "--show=ir",
+        "-rtc=all",
+        "-j2",
+        "--sizes=M=3",
+        "---",
+        "-=",
+        "=",
+    )
+]
+
+
+@settings(deadline=None, suppress_health_check=list(HealthCheck))
+@given(st.lists(st.sampled_from(WORDS), max_size=6))
+def test_any_command_line_is_understood_or_refused_in_words(words: list[str]) -> None:
+    try:
+        options = parse(words)
+    except UsageError as error:
+        assert "\n" not in str(error)
+    else:
+        assert options.inputs or options.help or options.version or options.explain is not None
