@@ -697,6 +697,65 @@ def test_ping_pong_by_select_and_swap_inside_threads() -> None:
         same(p.swapped(x), expected)
 
 
+def test_tma_at_the_edges_of_a_tensor() -> None:
+    """Loads read zeros outside, stores leave out what lies there: before the origin, behind the end, in any rank."""
+    p = program(
+        """__co__ s32 [M, N] tiles(s32 [M, N] x) {
+          s32 [M, N] r;
+          parallel {i, j} by [cdiv(M, 4), cdiv(N, 8)] : block {
+            t = tma.load x.subspan(4, 8).at(i, j) => shared;
+            t.data += 1;
+            tma.copy t => r.subspan(4, 8).at(i, j);
+          }
+          return r;
+        }
+        __co__ s32 [3, 5, 7] shifted(s32 [3, 5, 7] x, int a, int b, int c) {
+          s32 [3, 5, 7] r;
+          parallel by 1 : block {
+            t = tma.load.async x.view(2, 4, 8).from(a, b, c) => shared;
+            wait t;
+            t.data += 100;
+            f = tma.copy.async t => r.view(2, 4, 8).from(a + 1, b - 1, c);
+            wait f;
+          }
+          return r;
+        }"""
+    )
+    for m, n in [(1, 1), (4, 8), (5, 9), (13, 21)]:
+        x = integers(m, n)
+        same(p.tiles(x), x + 1)
+    x = integers(3, 5, 7)
+    framed, frame = np.pad(x, 20), 20
+    for a, b, c in [(0, 0, 0), (-1, 2, -3), (2, 4, 6), (-5, 0, 0), (1, -9, 12)]:
+        box = framed[frame + a : frame + a + 2, frame + b : frame + b + 4, frame + c : frame + c + 8] + 100
+        expected = np.zeros_like(framed)
+        expected[frame + a + 1 : frame + a + 3, frame + b - 1 : frame + b + 3, frame + c : frame + c + 8] = box
+        same(p.shifted(x, a, b, c), expected[frame:-frame, frame:-frame, frame:-frame])
+
+
+def test_transfers_after_each_other() -> None:
+    p = program(
+        """__co__ s32 [4, 8] f(s32 [4, 8] x, s32 [8] y) {
+          s32 [4, 8] r;
+          parallel b by 4 : block {
+            f = dma.copy.async x.chunkat(b, _) => shared;
+            g = dma.copy.async y => shared after f;
+            h = dma.pad<{0, 1}, {0, 1}, {0, 0}, 5>.async x.chunkat(b, _) => shared after g;
+            k = dma.transp.async<1, 0> x.chunkat(b, _) => shared after h;
+            wait f, g, h, k;
+            f.data.at(0, 0) += h.data.at(0, 0) + k.data.at(7, 0);
+            parallel t by 8 : thread { r.at(b, t) = f.data.at(0, 7 - t) * g.data.at(t) + h.data.at(0, t + 2); }
+          }
+          return r;
+        }"""
+    )
+    x, y = integers(4, 8), integers(8)
+    f = x.copy()
+    f[:, 0] += 5 + x[:, 7]
+    h = np.pad(x, ((0, 0), (1, 1)), constant_values=5)
+    same(p.f(x, y), f[:, ::-1] * y + h[:, 2:])
+
+
 def test_select_among_parts_and_different_buffers() -> None:
     p = program(
         """__co__ s32 [5, 8] parts(s32 [5, 8] x, int k) {

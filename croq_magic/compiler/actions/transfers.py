@@ -40,6 +40,10 @@ class TransferActions(DeclarationActions):
         engine = kids[0].text
         span = cover(kids[0], after or (words[-1] if destination is None else destination))  # type: ignore[arg-type]
         op = words[0]
+        if op.word in (".pad", ".transp") and op.args is None and len(words) > 1 and words[1].word == ".async":
+            # `.async` before the configuration, as in `dma.transp.async<1, 0>`
+            op = words[0] = SuffixWord(op.span, op.word, words[1].args)
+            words[1] = SuffixWord(words[1].span, ".async", None)
         if op.word == ".any":
             return self._placeholder(span, kids[0], words, source)
         if op.word not in OPS:

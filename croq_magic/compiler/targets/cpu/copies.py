@@ -92,7 +92,9 @@ def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:
 
 def _transfer(out: Statements, src: ir.View, dst: ir.View) -> None:
     src_strides, dst_strides = views.strides(src), views.strides(dst)
-    if src.zfill:
+    if dst.zfill:
+        _inside(out, src, dst)
+    elif src.zfill:
         _zero_filled(out, src, dst)
     elif src_strides is None or dst_strides is None:
         indices, heads = _loops(out, dst.extents)
@@ -161,34 +163,76 @@ def plus(pointer: str, offset: str) -> str:
     return pointer if offset == "0" else f"{pointer} + {offset}" if " " not in offset else f"{pointer} + ({offset})"
 
 
-def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
-    """Elements outside the base buffer read as zero. Where a base coordinate is `coordinate + constant part`, the
-    valid range of that loop is computed once; any other coordinate is tested for each element. A window that lies
-    inside, as all but those at the edge do, is copied as if nothing were to be filled."""
-    indices, _ = _loops(out, dst.extents)
+def _ranges(
+    out: Statements, view: ir.View, extents: tuple[ir.Expr, ...], indices: tuple[ir.Var, ...]
+) -> tuple[dict[int, tuple[str, str]], list[str]]:
+    """Which elements of a window lie in its base buffer: per dimension the first one and the end of those inside, and
+    tests for what is no range."""
     clipped: dict[int, tuple[str, str]] = {}
     tests: list[str] = []
-    for d, mapped in enumerate(src.map):
-        extent = src.buffer.shape[d]
-        position, rest = _shifted(src, mapped)
+    for d, mapped in enumerate(view.map):
+        extent = view.buffer.shape[d]
+        position, rest = _shifted(view, mapped)
         if position is None:
             low, high = integers.interval(mapped)
             size = integers.value(extent)
             if low is not None and low >= 0 and high is not None and size is not None and high < size:
                 continue
-            base = out.expressions.index(substitute(mapped, dict(zip(src.coords, indices, strict=True))))
+            base = out.expressions.index(substitute(mapped, dict(zip(view.coords, indices, strict=True))))
             tests.append(f"uint64_t({base}) < uint64_t({out.expressions.index(extent)})")
             continue
         origin = out.names.fresh("origin")
         out.line(f"const {INDEX} {origin} = {out.expressions.index(rest)};")
         lower, upper = out.names.fresh("first"), out.names.fresh("last")
-        count = out.expressions.index(dst.extents[position])
+        count = out.expressions.index(extents[position])
         size_text = out.expressions.index(extent, 12)
         out.line(f"const {INDEX} {lower} = croq_min<{INDEX}>({count}, {origin} < 0 ? -{origin} : 0);")
         out.line(
             f"const {INDEX} {upper} = croq_max<{INDEX}>({lower}, croq_min<{INDEX}>({count}, {size_text} - {origin}));"
         )
         clipped[position] = (lower, upper)
+    return clipped, tests
+
+
+def _all_inside(out: Statements, clipped: dict[int, tuple[str, str]], extents: tuple[ir.Expr, ...]) -> str:
+    """The condition under which a window lies in its base buffer."""
+    return " && ".join(
+        f"{lower} == 0 && {upper} == {out.expressions.index(extents[position], TIMES)}"
+        for position, (lower, upper) in clipped.items()
+    )
+
+
+def _inside(out: Statements, src: ir.View, dst: ir.View) -> None:
+    """Stores what lies in the base buffer of the destination, as a TMA store does; the rest is left out."""
+    indices, heads = _loops(out, dst.extents)
+    clipped, tests = _ranges(out, dst, dst.extents, indices)
+    plain = dataclasses.replace(dst, zfill=False)
+    if not clipped and not tests:
+        _transfer(out, src, plain)
+        return
+    for position, (lower, upper) in clipped.items():
+        name = out.names.of(indices[position])
+        heads[position] = f"for ({INDEX} {name} = {lower}; {name} < {upper}; ++{name})"
+    store = f"{out.expressions.element(plain, indices)} = {out.expressions.element(src, indices)};"
+    if tests:
+        with out.nest([*heads, f"if ({' && '.join(tests)})"]):
+            out.line(store)
+        return
+    with out.block(f"if ({_all_inside(out, clipped, dst.extents)})", "} else {"):
+        _transfer(out, src, plain)
+    out.depth += 1
+    with out.nest(heads):
+        out.line(store)
+    out.depth -= 1
+    out.line("}")
+
+
+def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
+    """Elements outside the base buffer read as zero. Where a base coordinate is `coordinate + constant part`, the
+    valid range of that loop is computed once; any other coordinate is tested for each element. A window that lies
+    inside, as all but those at the edge do, is copied as if nothing were to be filled."""
+    indices, _ = _loops(out, dst.extents)
+    clipped, tests = _ranges(out, src, dst.extents, indices)
     if tests:
         _clipped(out, src, dst, indices, clipped, tests)
         return
@@ -196,11 +240,8 @@ def _zero_filled(out: Statements, src: ir.View, dst: ir.View) -> None:
     if not clipped:
         _transfer(out, plain, dst)
         return
-    whole = [
-        f"{lower} == 0 && {upper} == {out.expressions.index(dst.extents[position], TIMES)}"
-        for position, (lower, upper) in clipped.items()
-    ]
-    with out.block(f"if ({' && '.join(whole)})", "} else {"):
+    whole = _all_inside(out, clipped, dst.extents)
+    with out.block(f"if ({whole})", "} else {"):
         _transfer(out, plain, dst)
     out.depth += 1
     _clipped(out, src, dst, indices, clipped, tests)
