@@ -16,7 +16,7 @@ _TOKEN = re.compile(
 
 
 def find_main(unit: Unit) -> Span | None:
-    """The word `main` of the first definition at file level (or in `extern "C" { }`), None without one."""
+    """The word `main` of the first definition at file level, None without one."""
     depth = 0
     for region in unit.regions:
         if region.kind != "host":
