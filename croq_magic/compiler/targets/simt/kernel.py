@@ -195,7 +195,9 @@ class KernelEmitter(Events):
             self._open(s, self._spare())
             self.conditions = conditions
             body, self.lines = self.lines, outside
+            place = self._place
             self._coordinates(s)
+            self._place = place
             self.lines += body
             del self.instance[count:]
             self.chain.pop()
