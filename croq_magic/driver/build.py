@@ -24,6 +24,7 @@ from croq_magic.driver.options import LINKED, STANDARD, Options, UsageError
 from croq_magic.errors import CompileError, CroqError, TargetError
 
 DEFAULT_PROGRAM = "a.out"
+OBJECTS = (".o", ".obj", ".lo")
 MADE_FOR: dict[str, Kind] = {"-c": "object", "-S": "assembly"}
 
 
@@ -88,6 +89,8 @@ def _inputs(chosen: Options, target: targets.Target, messages: Messages) -> list
         if name.endswith(LINKED):
             if chosen.stage not in ("", "--lib"):
                 raise UsageError(f"{name}: {chosen.stage} needs a program, not an input of the linker")
+            if chosen.stage == "--lib" and not name.endswith(OBJECTS):
+                raise UsageError(f"{name}: a library is made of programs and objects, not of libraries")
             if not Path(name).is_file():
                 messages.error(f"{name}: no such file")
             found.append(Input(name))
@@ -188,13 +191,26 @@ def _compiler(command: list[str]) -> list[str]:
 
 def _each(chosen: Options, inputs: list[Input], messages: Messages) -> None:
     """`-c` and `-S`: one output for each input."""
-    suffix = {"-c": ".o", "-S": ".s"}[chosen.stage]
+    outputs = _outputs(chosen)
     with tempfile.TemporaryDirectory(prefix="croqtile-") as folder:
         made = _compile_all(chosen, inputs, Path(folder), MADE_FOR[chosen.stage], messages)
         for each, path in zip(inputs, made, strict=True):
             if path is not None:
-                stem = "stdin" if each.name == STANDARD else Path(each.name).stem
-                files.write(chosen.output or stem + suffix, path.read_bytes())
+                files.write(outputs[each.name], path.read_bytes())
+
+
+def _outputs(chosen: Options) -> dict[str, str]:
+    """The output of every input. `UsageError` where two would be one file, `FileError` where one would be an input."""
+    suffix = {"-c": ".o", "-S": ".s"}[chosen.stage]
+    outputs: dict[str, str] = {}
+    for name in chosen.inputs:
+        output = chosen.output or ("stdin" if name == STANDARD else Path(name).stem) + suffix
+        if output in outputs.values():
+            other = next(each for each, made in outputs.items() if made == output)
+            raise UsageError(f"{other} and {name} would both become {output}; compile them one by one with -o")
+        files.require_writable(output, chosen.inputs)
+        outputs[name] = output
+    return outputs
 
 
 def _compile_all(

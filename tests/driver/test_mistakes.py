@@ -256,3 +256,17 @@ def test_streams_that_are_not_there(here: Path, closed: str, status: int, said: 
     (here / "a.co").write_text("int x;\n")
     done = subprocess.run(["sh", "-c", f"{' '.join(COMMAND)} {closed}"], capture_output=True, text=True)
     assert (done.returncode, done.stdout, done.stderr) == (status, "", said)
+
+
+def test_outputs_that_would_be_one_file_or_an_input(here: Path, croqtile: Run) -> None:
+    for folder in ("x", "y"):
+        (here / folder).mkdir()
+        (here / folder / "a.co").write_text(FUNCTION)
+    result = croqtile("-c", "x/a.co", "y/a.co")
+    assert result.status == 2
+    assert "x/a.co and y/a.co would both become a.o" in one_line(result.err)
+    (here / "b.s").write_text(FUNCTION)
+    assert "b.s: this is an input file" in one_line(croqtile("-S", "b.s").err)
+    assert (here / "b.s").read_text() == FUNCTION
+    (here / "libx.a").write_bytes(b"!<arch>\n")
+    assert "libx.a: a library is made of programs and objects" in one_line(croqtile("--lib", "x/a.co", "libx.a").err)
