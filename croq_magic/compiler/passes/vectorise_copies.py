@@ -24,11 +24,13 @@ PREFIX = "vector:"
 @dataclasses.dataclass(frozen=True)
 class VectoriseCopies:
     """Notes `vector:BYTES` on copies of more than one element an access. `largest` is the widest access in bytes,
-    `global_bytes` what device memory is aligned to."""
+    `global_bytes` what device memory is aligned to. With `private` a thread's own storage takes part, which then must
+    be aligned."""
 
     name: ClassVar[str] = "vectorise-copies"
     largest: int = 16
     global_bytes: int = 16  # CUDA's and OpenCL's allocators give 256 and 128
+    private: bool = False
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         def change(node: ir.Node) -> ir.Node | None:
@@ -47,8 +49,9 @@ class VectoriseCopies:
     def width(self, s: ir.Copy) -> int:
         """Bytes of one access."""
         size = s.dst.buffer.dtype.size
-        private = (ir.Storage.LOCAL, ir.Storage.REGISTER)
-        if s.src.buffer.storage in private or s.dst.buffer.storage in private:
+        storages = (s.src.buffer.storage, s.dst.buffer.storage)
+        own = ir.Storage.LOCAL in storages and (not self.private or storages[0] is storages[1])
+        if own or ir.Storage.REGISTER in storages:
             return size
         if s.permutation or s.pad or s.partial or s.src.rank == 0:
             return size

@@ -117,7 +117,8 @@ class CudaDialect(Dialect):
         return "", f"extern __shared__ __align__({alignment}) unsigned char {name}[];"
 
     def private_array(self, dtype: DType, name: str, count: int) -> str:
-        return f"{ctype(dtype)} {name}[{count}];"
+        wide = count * dtype.size >= self.vector_bytes and count * dtype.size % self.vector_bytes == 0
+        return f"{f'__align__({self.vector_bytes}) ' if wide else ''}{ctype(dtype)} {name}[{count}];"
 
     # ------------------------------------------------------------------------------------------------- coordinates
 

@@ -11,4 +11,4 @@ from croq_magic.compiler.targets.simt.passes import simt_passes
 
 def passes() -> Sequence[Pass]:
     """After these a kernel has regions of threads, plain statements, barriers and copies with their widths."""
-    return (*simt_passes(), VectoriseCopies())
+    return (*simt_passes(), VectoriseCopies(private=True))

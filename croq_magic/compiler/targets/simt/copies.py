@@ -171,7 +171,7 @@ def _transfer(out: Statements, s: ir.Copy) -> None:
     into, source = s.dst.buffer.storage, s.src.buffer.storage
     if into in PRIVATE or source in PRIVATE:
         with out.elected(everyone=into in PRIVATE):
-            _serial(out, transfer)
+            _serial(out, transfer, width_of(s))
         return
     size = s.dst.buffer.dtype.size
     width = width_of(s)
@@ -249,11 +249,20 @@ def _chunk(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None
     out.line("}")
 
 
-def _serial(out: Statements, t: Transfer) -> None:
+def _serial(out: Statements, t: Transfer, width: int) -> None:
     """All elements by one thread."""
+    size = t.dst.dtype.size
+    chunk = integers.constant(width // size)
+    counts = (*t.extents[:-1], integers.floordiv(t.extents[-1], chunk)) if width > size else t.extents
     wanted = ("i",) if len(t.index) == 1 else tuple(f"i{position}" for position in range(len(t.index)))
-    with out.loop_nest(wanted, t.extents, UNROLLED) as places:
-        _element(out, t.at(dict(zip(t.index, places, strict=True))))
+    with out.loop_nest(wanted, counts, UNROLLED) as places:
+        if width > size:
+            places = (*places[:-1], integers.mul(places[-1], chunk))
+        moved = t.at(dict(zip(t.index, places, strict=True)))
+        if width > size:
+            _chunk(out, moved, width, False)
+        else:
+            _element(out, moved)
 
 
 def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:
