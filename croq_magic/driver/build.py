@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 import shlex
 import shutil
 import subprocess
@@ -143,12 +144,12 @@ def _flags(chosen: Options) -> list[str]:
 
 
 def _script(chosen: Options, programs: list[WholeProgram]) -> str:
-    include = [Path(folder).resolve() for folder in chosen.include]
+    include = [Path(os.path.abspath(folder)) for folder in chosen.include]
     texts: dict[Path, str] = {}
     places = []
     for program in programs:
         name = program.source.name
-        origin = Path("stdin.co" if name.startswith("<") else name).resolve()
+        origin = Path(os.path.abspath("stdin.co" if name.startswith("<") else name))
         text = program.text
         if text.startswith("// Compile with:"):
             text = text.partition("\n")[2]

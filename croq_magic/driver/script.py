@@ -136,17 +136,18 @@ fi
 def headers(text: str, origin: Path, include: Sequence[Path]) -> dict[Path, str]:
     """The user's own headers that a text includes, directly or not, by absolute path.
 
-    `origin` is the file that the text comes from. Quoted names are looked for beside the including file, all names in
-    the folders of `include`; what is not found there is the compiler's own. Raises OSError or UnicodeDecodeError for a
-    header that cannot be read.
+    `origin` is the file that the text comes from, as an absolute path. Quoted names are looked for beside the including
+    file, all names in the folders of `include`; what is not found there is the compiler's own. Raises OSError or
+    UnicodeDecodeError for a header that cannot be read.
     """
     found: dict[Path, str] = {}
-    pending = [(text, origin.resolve().parent)]
+    pending = [(text, origin.parent)]
     while pending and len(found) < MAX_HEADERS:
         current, folder = pending.pop()
         for match in _INCLUDE.finditer(current):
             folders = [folder, *include] if match[1] else list(include)
-            path = next((f for each in folders if (f := (each / (match[1] or match[2])).resolve()).is_file()), None)
+            places = (Path(os.path.abspath(each / (match[1] or match[2]))) for each in folders)
+            path = next((place for place in places if place.is_file()), None)
             if path is not None and path not in found:
                 found[path] = path.read_text(encoding="utf-8")
                 pending.append((found[path], path.parent))

@@ -114,7 +114,8 @@ def test_a_script_needs_nothing_of_the_package(
 def test_a_script_carries_headers_and_several_sources(here: Path, croqtile: Run, tmp_path_factory: object) -> None:
     for folder in ("src", "inc/deep", "made"):
         (here / folder).mkdir(parents=True)
-    (here / "inc" / "deep" / "b.h").write_text("#pragma once\n#define SEVEN 7\n")
+    (here / "real.h").write_text("#pragma once\n#define SEVEN 7\n")
+    (here / "inc" / "deep" / "b.h").symlink_to(here / "real.h")
     (here / "inc" / "a.h").write_text('#pragma once\n#include "deep/b.h"\n')
     (here / "src" / "own.h").write_text("#include <a.h>\nint seven();  // EOF '\"$`\\\n")
     (here / "src" / "one.co").write_text('#include "own.h"\nint seven() { return SEVEN; }\n' + FUNCTION)
