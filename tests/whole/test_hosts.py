@@ -185,6 +185,23 @@ def test_the_lines_of_both_streams_keep_their_order() -> None:
     assert [stream for stream, _ in seen] == ["stdout", "stderr"] * 100
 
 
+def test_what_is_probably_not_meant_is_said_once() -> None:
+    done = run("""__co__ s32 [N] f(s32 [N] x) {
+  s32 [N] o;
+  parallel p by 4 { t = dma.copy x.chunkat(p) => shared; dma.copy t.data => o.chunkat(p); }
+  return o;
+}
+int main() {
+  int a[7] = {1, 2, 3, 4, 5, 6, 7};
+  auto v = choreo::make_spanview(a);
+  for (int i = 0; i < 3; ++i) std::cout << f(v)[3] << "\\n";
+}
+""")
+    assert done.stdout == "4\n4\n4\n"
+    assert done.stderr.count("cell:3:44: warning: f: N is not a multiple of 4; the rest of dimension 0 of `x`") == 1
+    assert done.stderr.count("(N = 7) [VEW03]\n      parallel p by 4") == 2
+
+
 def test_the_command_line() -> None:
     source = 'int main(int n, char** v) { for (int i = 1; i < n; ++i) std::cout << "[" << v[i] << "]"; }\n'
     assert run(source, args=["a b", "--x=1"]).stdout == "[a b][--x=1]"

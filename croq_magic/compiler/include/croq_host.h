@@ -208,6 +208,18 @@ CROQ_COLD void describe(message& m, const check* checks, const croq_failure& f) 
   if (where.size) m.add(" (at %s)", where.text);
 }
 
+// What is probably not meant, said once: it stops nothing.
+template <typename... Values>
+CROQ_COLD void warn(const char* function, const check* checks, int32_t number, Values... values) {
+  const croq_failure found = {number, (int32_t)sizeof...(Values), {(int64_t)values...}};
+  message m;
+  m.add("%s: warning: %s: ", checks[number].place, function);
+  describe(m, checks, found);
+  m.add(" [%s]\n%s%s", checks[number].code, checks[number].excerpt, *checks[number].excerpt ? "\n" : "");
+  std::cout.flush();
+  fputs(m.text, stderr);
+}
+
 [[noreturn]] CROQ_COLD void failed(const char* function, int32_t code, const check* checks, const croq_failure& failure) {
   message m;
   if (code == CROQ_CHECK) {

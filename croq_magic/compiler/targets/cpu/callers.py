@@ -48,7 +48,7 @@ def emit(unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str])
             raise
         table = state.checks[first:]
         signature, has_cok = shown[function.name], bool(unit.of_kind("cok"))
-        texts[function.name] = _function(emitter, table, first, unit.source, signature, has_cok)
+        texts[function.name] = _function(emitter, table, unit.source, signature, has_cok)
     prelude = Writer()
     if state.vectors:
         prelude.line("namespace croq_cell {")
@@ -79,9 +79,7 @@ def _string(text: str) -> str:
     return f'"{cxx_string(text.encode())}"'
 
 
-def _function(
-    emitter: HostFunction, checks: Sequence[CheckSite], first: int, source: Source, shown: str, has_cok: bool
-) -> str:
+def _function(emitter: HostFunction, checks: Sequence[CheckSite], source: Source, shown: str, has_cok: bool) -> str:
     """Kernels, entry and table of checks of a function, and the function that hosts call."""
     function = emitter.function
     out = Writer()
@@ -92,9 +90,9 @@ def _function(
     out.line("using namespace ::croq_cell;")
     if has_cok:
         out.line("using namespace ::croq_cok;")
+    table = _table(out, emitter, checks, source)
     out.lines += emitter.lines
     out.forget_place()
-    table = _table(out, emitter, checks, first, source)
     out.line("}  // namespace croq_code")
     names = Names({title(function), "croq_code", "croq_host", "croq_cell"})
     params, types = [], []
@@ -112,12 +110,11 @@ def _function(
     return out.text()
 
 
-def _table(out: Writer, emitter: HostFunction, checks: Sequence[CheckSite], first: int, source: Source) -> str:
-    """The table that failed checks are explained by, and how it is called; numbers count from `first`."""
+def _table(out: Writer, emitter: HostFunction, checks: Sequence[CheckSite], source: Source) -> str:
+    """The table that failed checks are explained by, and how it is called; numbers count from the first of the file."""
     if not checks:
         return "nullptr"
-    name = emitter.names.fresh(f"{emitter.function.name}_checks")
-    with out.block(f"static const ::croq_host::check {name}[] =", "};"):
+    with out.block(f"static const ::croq_host::check {emitter.table}[] =", "};"):
         for site in checks:
             span = Span(source, site.start, site.end) if site.start >= 0 else None
             place = f"{span.name}:{span.line}:{span.column}" if span is not None else ""
@@ -129,7 +126,8 @@ def _table(out: Writer, emitter: HostFunction, checks: Sequence[CheckSite], firs
             texts = (place, lines, site.what, site.code, "\n".join(site.instance), operands, types)
             fields = ", ".join(map(_string, texts))
             out.line(f"{{'{kind}', {fields}, {len(dims)}, {{{', '.join(map(str, dims))}}}}},")
-    return f"croq_code::{name} - {first}" if first else f"croq_code::{name}"
+    first = f" - {emitter.first_check}" if emitter.first_check else ""
+    return f"croq_code::{emitter.table}{first}"
 
 
 def _caller(

@@ -11,7 +11,6 @@ import re
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.codes import CODES
 from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu import copies, vector
@@ -122,6 +121,8 @@ class HostFunction(Statements):
             reads_zeros(function),
         )
         self.in_result = _result_buffer(function)
+        self.table = self.names.fresh(f"{function.name}_checks") if state.is_program else ""
+        self.first_check = len(state.checks)
 
     def emit(self) -> None:
         words = iter(range(len(self.function.params) + len(self.function.dims)))
@@ -146,7 +147,7 @@ class HostFunction(Statements):
         for line in head:
             self.line(line)
         if self.state.is_program:  # in a notebook arguments are checked before the call
-            self.body(tuple(c for c in self.function.checks if CODES[c.code].severity == "error"))
+            self.body(self.function.checks)
         self.body(self.function.body)
         if not self.function.body or not isinstance(self.function.body[-1], ir.Return):
             self.line("return CROQ_OK;")
@@ -160,6 +161,10 @@ class HostFunction(Statements):
         self.lines += inner
         self.lines.append("}")
         self.line()
+
+    def warning_place(self) -> list[str]:
+        name = self.function.public or self.function.name
+        return [f'"{name}"', f"{self.table} - {self.first_check}"]
 
     def declare_storage(self, s: ir.Declare) -> None:
         buffer, c, name = s.buffer, ctype(s.buffer.dtype), self.names.of(s.buffer)

@@ -276,7 +276,8 @@ class Statements(Loops):
             self.line(f'croq_rt->print(lane, "{cxx_string(data)}", {len(data)});')
 
     def assertion(self, s: ir.Assert) -> None:
-        shown = [v for v in s.values if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))]
+        told = [v for v in s.values if not isinstance(v, ir.Const)]
+        shown = [v for v in told if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))]
         operands = [
             Operand(format_expr(v), "f" if v.dtype.is_float else "b" if v.dtype is BOOL else "i") for v in shown
         ]
@@ -287,10 +288,18 @@ class Statements(Loops):
             else self.expressions.value(v)
             for v in shown
         ]
-        report = f"croq_fail({', '.join(['lane', str(number), *self.instance_values(), *values])})"
+        values = [str(number), *self.instance_values(), *values]
         with self.block(f"if (CROQ_UNLIKELY(!({self.expressions.value(s.condition)})))"):
-            self.line(f"{report};")
-            self.line(self.leave)
+            if s.warning:
+                self.line("static int32_t told;")
+                self.line(f"if (!told++) ::croq_host::warn({', '.join([*self.warning_place(), *values])});")
+            else:
+                self.line(f"croq_fail({', '.join(['lane', *values])});")
+                self.line(self.leave)
+
+    def warning_place(self) -> list[str]:
+        """What a warning at entry begins with: the function and its table of checks (whole programs alone)."""
+        raise NotImplementedError
 
     def cxx_text(self, s: ir.CxxText) -> None:
         self.verbatim(s.text)
