@@ -6,7 +6,7 @@ import inspect
 import keyword
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from croq_magic.errors import CheckError, Interrupted, ShapeWarning, TargetError
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.pipeline import CompiledFunction, CompiledUnit
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.store import StoredFunction, StoredUnit
+    from croq_magic.compiler.targets.emulate.profile import Profile
     from croq_magic.launches import Launch
     from croq_magic.overloads import OverloadedFunction
 
@@ -119,6 +120,13 @@ class Program:
         """The tile IR, as text."""
         return "\n\n".join(function.ir() for function in self.functions.values())
 
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """`TileFunction.profile` of the program's only function."""
+        if len(self.functions) != 1:
+            names = ", ".join(self.functions) or "none"
+            raise TypeError(f"profile one function of the program, as in program.f.profile(...); it has {names}")
+        return _profile(self, next(iter(self.functions.values())), args, kwargs)
+
     def __getattr__(self, name: str) -> TileFunction | OverloadedFunction:
         known = ", ".join(self.__dict__.get("functions", ())) or "none"
         raise AttributeError(f"the program has no function {name!r} (its functions: {known})")
@@ -131,6 +139,14 @@ class Program:
 
     def __repr__(self) -> str:
         return f"<croq_magic program for {self.target}: {', '.join(self.functions) or 'no tileflow function'}>"
+
+
+def _profile(program: Program | None, call: Callable[..., Any], args: tuple[Any, ...], kwargs: Any) -> Profile:
+    if program is None or program.target != "emulate":
+        raise TargetError("only the emulator counts: compile the program with target='emulate'")
+    from croq_magic.compiler.targets.emulate.device import profile
+
+    return profile(call, args, kwargs)
 
 
 def _by_name(functions: list[TileFunction]) -> dict[str, TileFunction | OverloadedFunction]:
@@ -262,6 +278,14 @@ class TileFunction:
         if not args and not kwargs:
             return launches(self, {})
         return launches(self, self.binder.sizes(self.binder.bind(self.binder.arrange(args, kwargs))))
+
+    def profile(self, *args: Any, **kwargs: Any) -> Profile:
+        """Runs the function in the emulator and counts, per line: requests of warps, bytes, 32-byte sectors of global
+        memory and passes over the banks of shared memory that one request takes, and how few would do.
+
+        `str()` of the result is a table, `.rows` has it as values. TargetError for a program of another target.
+        """
+        return _profile(self.program, self, args, kwargs)
 
     def source(self) -> str:
         """The generated source for the target, as text."""

@@ -15,6 +15,7 @@ class Writer:
         self.lines: list[str] = []
         self.depth = depth
         self._place: tuple[str, int] | None = None
+        self._marked: tuple[str, int] | None = None  # what the last marker says
 
     def line(self, text: str = "") -> None:
         self.lines.append("  " * self.depth + text if text else "")
@@ -27,14 +28,15 @@ class Writer:
         self._place = None
 
     def at(self, span: Span | None) -> None:
-        """Writes a `#line` marker unless the compiler would count to that line by itself."""
+        """Writes a `#line` marker unless the last one says the same and the compiler still counts that line. That it
+        would count to the line by itself is not enough: the lines of a statement that takes several belong to it."""
         if span is None:
             return
         place = (span.name, span.line)
-        if place != self._place:
+        if place != self._place or place != self._marked:
             name = span.name.replace("\\", "\\\\").replace('"', '\\"')
             self.lines.append(f'#line {span.line} "{name}"')
-            self._place = place
+            self._place = self._marked = place
 
     @contextlib.contextmanager
     def block(self, head: str = "", tail: str = "}") -> Iterator[None]:

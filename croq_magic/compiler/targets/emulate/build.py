@@ -37,9 +37,27 @@ def host_text(text: str, symbols: Sequence[str], arch: int = 80) -> str:
     text = _STATIC.sub("__shared__", text)
     text = _DYNAMIC.sub(r"\g<type>* const \g<name> = (\g<type>*)croq_emulate_shared();", text)
     head = ["#define CROQ_EMULATE 1", f"#define __CUDA_ARCH__ {arch * 10}", '#include "croq_emulate.h"']
+    text = _pinned(text)
     scope = "croq_cell::" if "namespace croq_cell {" in text else ""
     tail = [f"CROQ_EMULATE_KERNEL({scope}{symbol}, croq_run_{symbol})" for symbol in symbols]
     return "\n".join([*head, f'#line 1 "{FILE}"', text, '#line 1 "croq_emulate_tail"', *tail, ""])
+
+
+def _pinned(text: str) -> str:
+    """Generated text in which every line has the number of the statement of the cell that it was made from; compilers
+    would count on from a marker. What the cell says itself, before it, stays as it is."""
+    head, opening, rest = text.partition("\nnamespace croq_cell {\n")
+    if not opening:
+        return text
+    out, marker = [], ""
+    for line in rest.split("\n"):
+        if line.startswith("#line "):
+            marker = line
+        elif line.startswith("#") or not line.strip():
+            out.append(line)
+        else:
+            out += [marker, line] if marker else [line]
+    return head + opening + "\n".join(out)
 
 
 def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
@@ -51,9 +69,8 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     if not checked:
         return (*common, "-O2")
     # Optimised as far as it leaves accesses as they are written.
-    volatile = ("--param=tsan-distinguish-volatile=1",)
-    if compiler.family != "gcc":
-        volatile = ("-mllvm", "-tsan-distinguish-volatile")
+    gcc = compiler.family == "gcc"
+    volatile = ["--param=tsan-distinguish-volatile=1"] if gcc else ["-mllvm", "-tsan-distinguish-volatile"]
     return (*common, "-O1", "-fsanitize=thread", *volatile, "-DCROQ_CHECKED=1")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.emulate import kernels
 from croq_magic.compiler.targets.emulate.build import Library
-from croq_magic.compiler.targets.emulate.profile import Row
+from croq_magic.compiler.targets.emulate.profile import Profile, Row, merged
 from croq_magic.compiler.targets.emulate.runtime import Extents, runtime, seed
 from croq_magic.errors import CheckError, TargetError
 
@@ -35,6 +35,13 @@ def collecting() -> Iterator[list[list[Row]]]:
         yield _collected.tables
     finally:
         _collected.tables = outer
+
+
+def profile(call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Profile:
+    """Calls a function and gives the counts of the launches that it makes."""
+    with collecting() as tables:
+        call(*args, **kwargs)
+    return merged(tables)
 
 
 class EmulatedDevice:
@@ -79,6 +86,8 @@ class EmulatedDevice:
         assert self.library is not None
         words = [_word(value) for value in args]
         tables = _collected.tables
+        if tables is not None and not self.library.checked:
+            raise TargetError("the fast mode of the emulator counts nothing: compile without CROQ_EMULATE=fast")
         try:
             outcome = kernels.launch(
                 self.library,
