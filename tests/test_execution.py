@@ -1126,3 +1126,17 @@ def test_windows_of_windows_stay_in_their_parents() -> None:
         p.tile(x, 1)
     with pytest.raises(croq.CheckError, match="elements o to o \\+ 4 of dimension 1, the view has 6"):
         p.window(x, 3)
+
+
+def test_shared_storage_of_symbolic_size_has_limits() -> None:
+    p = program(
+        "__co__ f32 [K] f(f32 [K] x, int w) { f32 [K] r; parallel by 1 : block { shared f32 [K, w] s[2] {1.0f}; "
+        "parallel t by K : thread { r.at(t) = x.at(t) + s[1].at(t, w - 1); } } return r; }"
+    )
+    same(p.f(np.ones(5, np.float32), 3), np.full(5, 2, np.float32))
+    with pytest.raises(croq.CheckError, match=r"a block needs .* bytes of shared memory, at most 1073741824 can be"):
+        p.f(np.ones(5, np.float32), 1 << 27)
+    with pytest.raises(croq.CompileError, match="`shared` buffers need extents known at launch, found `n`"):
+        program(
+            "__co__ void f(s32 [4] x) { parallel b by 4 : block { int n = x.at(b); shared s32 [n] s; s.at(0) = 1; } }"
+        )
