@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import keyword
 from typing import Any, NoReturn
 
 from croq_magic.errors import OptionError
@@ -51,6 +52,13 @@ def _identifier(text: str) -> str:
     return text
 
 
+def _variable(text: str) -> str:
+    """The name of a variable of the notebook."""
+    if keyword.iskeyword(_identifier(text)):
+        raise argparse.ArgumentTypeError(f"{text!r} is a word of Python and names no variable; {text}_ would do")
+    return text
+
+
 def figures(text: str) -> tuple[str, ...]:
     """`tiling,mapping` as a tuple; "" is none."""
     names = tuple(name.strip() for name in text.split(",") if name.strip())
@@ -70,7 +78,7 @@ def parser() -> argparse.ArgumentParser:
         formatter_class=lambda prog: argparse.RawDescriptionHelpFormatter(prog, max_help_position=30, width=110),
     )
     add = p.add_argument
-    add("-o", "--output", metavar="NAME", type=_identifier, help="store the value in this variable too")
+    add("-o", "--output", metavar="NAME", type=_variable, help="store the value in this variable too")
     add("-t", "--target", metavar="TARGET", help="auto (default), cpu, cuda, ...")
     add("-D", dest="defines", metavar="NAME=EXPR", action="append", default=[], type=_definition)
     p._actions[-1].help = "define a macro; EXPR is a Python expression"
@@ -89,7 +97,14 @@ def parser() -> argparse.ArgumentParser:
 
 def parse(line: str) -> argparse.Namespace:
     """The options of a magic line. Raises `OptionError`."""
-    return parser().parse_args(split(line))
+    given = parser().parse_args(split(line))
+    for option, pairs in (("-b", given.bindings), ("-D", given.defines)):
+        values: dict[str, str] = {}
+        for name, value in pairs:
+            if name in values:
+                raise OptionError(f"{option} {name} is given twice: {name}={values[name]} and {name}={value}")
+            values[name] = value
+    return given
 
 
 def split(line: str) -> list[str]:

@@ -111,3 +111,21 @@ def test_expressions_see_the_notebook() -> None:
         options.evaluate("nothing", {}, "-b x")
     with pytest.raises(OptionError, match=r"-b x: cannot evaluate `1 \+`: SyntaxError: invalid syntax$"):
         options.evaluate("1 +", {}, "-b x")
+
+
+def test_a_name_is_given_once() -> None:
+    with pytest.raises(OptionError, match="^-b x is given twice: x=a and x=b$"):
+        options.parse("-b x=a -b y=a -b x=b")
+    with pytest.raises(OptionError, match="^-D N is given twice: N=1 and N=2$"):
+        options.parse("-D N -D N=2")
+    assert options.parse("-b x=a -D x=2").bindings == [("x", "a")]
+
+
+def test_a_word_of_python_is_no_variable() -> None:
+    with pytest.raises(OptionError, match="'class' is a word of Python and names no variable; class_ would do"):
+        options.parse("-o class")
+
+
+def test_an_expression_with_blanks_is_explained() -> None:
+    with pytest.raises(OptionError, match='an expression with blanks is quoted as a whole, -b "x = a \\+ b"'):
+        options.parse("-b lhs=2 * lhs")
