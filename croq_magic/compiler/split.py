@@ -180,6 +180,8 @@ class _Splitter:
             self._close(start)
         elif region.kind == "device" and marker == "__device__" and region.body is None:
             return  # `__device__` twice in one signature
+        elif region.kind == "cok" and marker == "__device__" and region.body is not None:
+            return  # everything in there is device code
         else:
             if region.kind == "tileflow" and marker == "__co__":
                 self._report_unclosed(f"before the next one at line {span.line}")

@@ -167,3 +167,8 @@ def test_prototypes_do_not_exist() -> None:
 def test_the_parameters_of_a_co_device_function_decide(text: str, kind: str) -> None:
     unit, _ = cut(text)
     assert [region.kind for region in unit.regions] == [kind]
+
+
+def test_device_functions_inside_a_block_of_device_code() -> None:
+    text = "__cok__ {\n__device__ int f() { return 1; }\n}"
+    assert kinds(text + "\nint x;") == [("cok", text), ("host", "\nint x;")]
