@@ -341,7 +341,8 @@ void arrive(croq_thread* self, Barrier& barrier, uint32_t count, uint32_t site, 
     barrier.count = barrier.any = 0;
     barrier.all = 1;
     barrier.expected = count;
-  } else if (barrier.site != site && !barrier.differ && &barrier == block_of(self)->barriers) {
+  } else if (barrier.site != site && !barrier.differ && &barrier == block_of(self)->barriers &&
+             block_of(self)->worker->launch->checked) {  // otherwise calls have been moved
     barrier.differ = 1;
     barrier.other_site = site;
     barrier.other_thread = self->linear;

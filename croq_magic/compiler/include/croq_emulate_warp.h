@@ -244,8 +244,8 @@ EXPORT void croq_emulate_spin(void* place) {
 
 EXPORT void croq_emulate_atomic(void* address, uint32_t size, void* place) {
   croq_thread* self = croq_self;
-  watch_atomic(self, (char*)address, size, place);
   maybe_give_way(self, site_of(block_of(self)->worker->launch, place));
+  watch_atomic(self, (char*)address, size, place);
 }
 
 EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {

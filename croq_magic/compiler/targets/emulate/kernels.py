@@ -13,7 +13,7 @@ from croq_magic.compiler.targets.emulate.profile import Row, rows
 from croq_magic.compiler.targets.emulate.runtime import Extents, Index, LaunchWords, Report, runtime
 from croq_magic.errors import TargetError
 
-STACK_BYTES = 256 << 10
+STACK_BYTES = 768 << 10  # local memory of a thread may have 512 KiB
 MOST_THREADS, MOST_SHARED = 1024, 227 << 10
 
 
