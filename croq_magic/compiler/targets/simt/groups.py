@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.structure import bodies, leaves
+from croq_magic.compiler.visit import walk
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,19 +34,30 @@ class _Pending:
 
 def pending_groups(root: ir.Region, is_group: Callable[[ir.Copy], bool]) -> dict[int, int | None]:
     """Per `Wait` (by id) how many groups may stay pending; None where there is nothing to wait for."""
-    counter = _Counter(is_group)
+    counter = _Counter(is_group, _handles(root))
     counter.body(root.body, _Pending())
     return counter.allowed
 
 
-def _key(token: ir.Token) -> str:
-    return token.slot.name if token.slot is not None else token.name
+def _handles(root: ir.Region) -> dict[str, str]:
+    """The slot variable that moves with a handle, by the name of its token: the one its copies write to."""
+    found: dict[str, str] = {}
+    for s in walk(root):
+        if isinstance(s, ir.Copy) and s.token is not None and len(s.dst.slot) == 1:
+            slot = s.dst.slot[0]
+            if isinstance(slot, ir.Var) and slot.role is ir.Role.MUTABLE:
+                found[s.token.name] = slot.name
+    return found
 
 
 class _Counter:
-    def __init__(self, is_group: Callable[[ir.Copy], bool]) -> None:
+    def __init__(self, is_group: Callable[[ir.Copy], bool], handles: dict[str, str]) -> None:
         self.is_group = is_group
+        self.handles = handles
         self.allowed: dict[int, int | None] = {}
+
+    def key(self, token: ir.Token) -> str:
+        return self.handles.get(token.name, token.name)
 
     def body(self, body: ir.Body, state: _Pending) -> _Pending:
         for s in body:
@@ -55,7 +67,7 @@ class _Counter:
     def statement(self, s: ir.Stmt, state: _Pending) -> _Pending:
         match s:
             case ir.Copy() if s.token is not None and self.is_group(s):
-                return _Pending((*state.groups, _key(s.token)), state.more)
+                return _Pending((*state.groups, self.key(s.token)), state.more)
             case ir.Wait():
                 return self.wait(s, s.tokens, state)
             case ir.Trigger() if s.after:
@@ -87,7 +99,7 @@ class _Counter:
         return _Pending((), True) if leaves(s.body) else state
 
     def wait(self, s: ir.Stmt, tokens: tuple[ir.Token, ...], state: _Pending) -> _Pending:
-        keys = {_key(token) for token in tokens}
+        keys = {self.key(token) for token in tokens}
         places = [i for i, group in enumerate(state.groups) if group in keys]
         known = len(keys & set(state.groups)) == len(keys)
         if not places and not state.more:

@@ -1,0 +1,82 @@
+"""spread-blocks: instances of a lone level as threads, and what keeps them blocks."""
+
+from __future__ import annotations
+
+import pytest
+from passes.cells import front
+
+from croq_magic.compiler.passes.base import Context, run_passes
+from croq_magic.compiler.passes.spread_blocks import SpreadBlocks
+from croq_magic.compiler.text import format_function
+
+
+def kernel(body: str, params: str = "s32 [M, 90]& x", **options: int) -> list[str]:
+    """The lines of the kernel after the pass."""
+    functions, report = front(f"__co__ void f({params}) {{ {body} }}")
+    assert not report.errors, report.text()
+    lines = format_function(run_passes(functions["f"], [SpreadBlocks(**options)], Context())).splitlines()
+    start = next(i for i, line in enumerate(lines) if "region" in line)
+    return [line.strip() for line in lines[start:] if line.strip(" }")]
+
+
+def test_one_index() -> None:
+    assert kernel("parallel p by 1000 x.at(0, p % 90) = p;", width=64, units=1) == [
+        "region block [tile < 16] {",
+        "region thread [unit < 64] implied {",
+        "let p: s32 = tile * 64 + unit",
+        "if p < 1000 {",
+        "x[0, p % 90] = p",
+    ]
+
+
+def test_whole_blocks_need_no_condition() -> None:
+    assert kernel("parallel p by 128 x.at(0, 1) = p;", width=64, units=1)[:3] == [
+        "region block [tile < 2] {",
+        "region thread [unit < 64] implied {",
+        "let p: s32 = tile * 64 + unit",
+    ]
+
+
+def test_neighbours_run_along_memory() -> None:
+    """`j` is the last dimension of `x`, so that it changes fastest, though `i` is the first index."""
+    lines = kernel("parallel {i, j} by [7, 90] x.at(i, j) = i;")
+    assert "let j: s32 = place % 90" in lines
+    assert "let i: s32 = place / 90" in lines
+    lines = kernel("parallel {i, j} by [90, 7] x.at(j, i) = i;")
+    assert "let i: s32 = place % 90" in lines
+    assert "let j: s32 = place / 90" in lines
+
+
+def test_symbolic_extents() -> None:
+    lines = kernel("parallel {i, j} by [M, 90] x.at(i, j) = i;")
+    assert lines[0] == "region block [tile < (M * 90 + 255) / 256] {"
+    assert "let place: s64 = tile * 256 + unit" in lines
+    assert "if place < s64(90) * s64(M) {" in lines
+
+
+def test_small_launches_have_small_blocks() -> None:
+    """Enough blocks for all processors come before large blocks."""
+    assert kernel("parallel p by 20 x.at(0, 1) = p;")[1] == "region thread [unit < 20] implied {"
+    assert kernel("parallel p by 5000 x.at(0, 1) = p;")[1] == "region thread [unit < 32] implied {"
+    assert kernel("parallel p by 500000 x.at(0, 1) = p;")[1] == "region thread [unit < 256] implied {"
+
+
+def test_an_index_that_nothing_uses_is_not_computed() -> None:
+    lines = kernel("parallel {i, j} by [7, 9] x.at(0, j) = 3;")
+    assert not any(line.startswith("let i") for line in lines)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "parallel p by 9 { shared s32 [4] s; s.at(p % 4) = p; x.at(0, p) = s.at(p % 4); }",
+        "parallel p by 9 { v = x.chunk(1, 90).at(0, 0); v += 1; }",
+        "parallel p by 9 { dma.copy x.subspan(1, 9).at(0, 0) => x.subspan(1, 9).at(0, 9); }",
+        'parallel p by 9 { println("p", p); }',
+        "parallel p by 9 : block, t by 4 : thread { x.at(0, p) = t; }",
+        "parallel p by 9 : block<cooperative> { x.at(0, p) = 1; }",
+    ],
+)
+def test_instances_that_can_tell_stay_blocks(body: str) -> None:
+    params = "s32 [M, 90]& x" if "chunk" not in body else "s32 [1, 90]& x"
+    assert kernel(body, params)[0].startswith("region block [p < 9]")
