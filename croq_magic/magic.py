@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import argparse
 import keyword
+import re
 import sys
 import time
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
@@ -79,11 +81,12 @@ class CroqtileMagics(Magics):
         names = self._cells.learn(source.text, self._cell_number())
         clock = Clock()
         try:
-            program = clock.time("compiled", self._compile, source, settings)
-            self._warn(program, settings)
-            self._publish(program)
-            self._emit(program, settings)
-            value = self._run(program, settings, clock)
+            with self._begun(source, settings):
+                program = clock.time("compiled", self._compile, source, settings)
+                self._warn(program, settings)
+                self._publish(program)
+                self._emit(program, settings)
+                value = self._run(program, settings, clock)
         except CompileError as error:  # of the compiler, or of the target's when extents become known
             raise self._cells.explain(error, names) from None
         except (CroqError, Interrupted, MemoryError):
@@ -125,14 +128,27 @@ class CroqtileMagics(Magics):
         """The n of `In[n]`; the shell's own counter already stands at the next cell, or not, by version."""
         return len(getattr(self.shell.history_manager, "input_hist_raw", [""])) - 1
 
+    def _begun(self, source: Source, settings: argparse.Namespace) -> AbstractContextManager[None]:
+        """The time in which a whole program that was not compiled before is built; see `run.begun`."""
+        if re.search(r"\bmain\s*\(", source.text) is None:
+            return nullcontext()
+        from croq_magic import run
+        from croq_magic.compiler import store
+
+        defines = tuple(sorted(self._macros(settings).items()))
+        return run.begun(store.Request(source, settings.target, None, defines, settings.checks))
+
+    def _macros(self, settings: argparse.Namespace) -> dict[str, str]:
+        return {
+            name: options.macro_text(options.evaluate(expression, self.shell.user_ns, f"-D {name}"), f"-D {name}")
+            for name, expression in settings.defines
+        }
+
     def _compile(self, source: Source, settings: argparse.Namespace) -> Program:
         from croq_magic import program
         from croq_magic.compiler import store
 
-        defines = {
-            name: options.macro_text(options.evaluate(expression, self.shell.user_ns, f"-D {name}"), f"-D {name}")
-            for name, expression in settings.defines
-        }
+        defines = self._macros(settings)
         key = (source.text, source.first_line, settings.target, settings.checks, *sorted(defines.items()))
         found = self._programs.pop(key, None)
         if found is None or not store.self_contained(source):

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from croq_magic.compiler import store
-from croq_magic.compiler.whole.host import host_of
+from croq_magic.compiler.targets import base as targets
+from croq_magic.compiler.whole import early
+from croq_magic.compiler.whole.host import flags_of, host_of
 from croq_magic.compiler.whole.process import Finished, require_success, run
-from croq_magic.errors import CompileError, Interrupted
+from croq_magic.errors import CompileError, Interrupted, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.whole.program import WholeProgram
     from croq_magic.program import Defines, Program
 
-__all__ = ["Finished", "executable", "require_success", "run_program", "run_streamed", "transpiled"]
+__all__ = ["Finished", "begun", "executable", "require_success", "run_program", "run_streamed", "transpiled"]
 
 
 def run_program(
@@ -38,17 +41,34 @@ def run_program(
     Raises `CompileError` if the program is wrong or has no `main`, `TargetError` if it cannot be built, and, with
     `check`, `ProgramError` (a `CheckError`) if it does not end with status 0.
     """
-    from croq_magic.program import compile
+    from croq_magic.program import _macros, _source, compile
 
     if isinstance(args, (str, bytes)):
         raise TypeError("args must be a sequence of strings, one a word")
-    program = compile(source, target, arch, defines, checks)
-    for text in program.warnings:
-        print(text, file=sys.stderr)
-    done = run_streamed(executable(program), [str(word) for word in args])
+    text = _source(source)
+    with begun(store.Request(text, target, arch, tuple(sorted(_macros(defines).items())), checks)):
+        program = compile(text, target, arch, defines, checks)
+        for warning in program.warnings:
+            print(warning, file=sys.stderr)
+        path = executable(program)
+    done = run_streamed(path, [str(word) for word in args])
     if check:
         require_success(done)
     return done
+
+
+def begun(request: store.Request) -> AbstractContextManager[None]:
+    """Inside, the C++ compiler reads the headers of a whole program that was not compiled before, while our own stages
+    are at work."""
+    from croq_magic.compiler.whole.main import is_whole_program
+
+    if is_whole_program(request.source.text) and store.lookup(request) is None:
+        try:
+            host = host_of(targets.choose(request.target, request.arch))
+            return early.begun(host, flags_of(request.source))
+        except TargetError:  # met again, and reported, by those who need the target
+            pass
+    return nullcontext()
 
 
 def executable(program: Program) -> Path:

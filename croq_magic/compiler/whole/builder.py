@@ -14,7 +14,7 @@ from croq_magic import cache
 from croq_magic.compiler import store
 from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.targets import base as targets
-from croq_magic.compiler.whole import complaints
+from croq_magic.compiler.whole import complaints, early
 from croq_magic.compiler.whole.host import HostTarget, Kind, host_of
 from croq_magic.compiler.whole.merge import flatten
 from croq_magic.compiler.whole.program import WholeProgram
@@ -80,11 +80,17 @@ def link(objects: Sequence[Path], output: Path, target: str = "auto", arch: str 
 def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, verbose: bool) -> None:
     """Compiles the program and, beside it, the runtime, if that was not done before; then links."""
     source, made = folder / ("compact" + program.suffix), folder / "compact.o"
-    source.write_text(program.compact, encoding="utf-8", newline="")
     runtime = _Runtime(program.host)
     runtime.start()
-    command = program.command(str(source), str(made), "object", debug)
-    _compile(program, [*command, f"-I{INCLUDE}"], verbose)
+    started = None if debug or verbose else early.take(program.flags)
+    if started is not None and program.code.headers[:1] == (started.header,):
+        rest = program.compact.removeprefix(f'#include "{started.header}"\n')
+        _require(program, started.finish(rest))
+        made = started.output
+    else:
+        source.write_text(program.compact, encoding="utf-8", newline="")
+        command = program.command(str(source), str(made), "object", debug)
+        _compile(program, [*command, f"-I{INCLUDE}"], verbose)
     objects = [str(made), *map(str, runtime.objects())]
     done = run_tool(program.host.link_command(objects, str(output)), verbose)
     if done.returncode != 0:
@@ -114,7 +120,11 @@ class _Runtime(threading.Thread):
 
 
 def _compile(program: WholeProgram, command: Sequence[str], verbose: bool) -> None:
-    done = run_tool(command, verbose)
+    _require(program, run_tool(command, verbose))
+
+
+def _require(program: WholeProgram, done: subprocess.CompletedProcess[str]) -> None:
+    """Raises the error for a compilation that failed."""
     if done.returncode == 0:
         return
     found = complaints.diagnostics(program, done.stderr or done.stdout)

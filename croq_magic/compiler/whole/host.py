@@ -13,6 +13,7 @@ from croq_magic.errors import TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
+    from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.base import Target
 
@@ -43,6 +44,11 @@ class HostTarget(Protocol):
 
     suffix: str  # of a source file: ".cpp", ".cu"
 
+    @property
+    def early_header(self) -> str:
+        """The first of every program's headers, if the compiler can read it before the program is there; else ""."""
+        ...
+
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
         """C++ for functions after all passes. `shown` has their signatures as messages show them."""
         ...
@@ -64,6 +70,13 @@ class HostTarget(Protocol):
     def identity(self) -> Mapping[str, str]:
         """What decides, besides the text, what is built: compiler, options, processor."""
         ...
+
+
+def flags_of(source: Source, include_dirs: Sequence[str] = (), extra: Sequence[str] = ()) -> list[str]:
+    """What a program's text does not say and the C++ compiler must know: folders of headers, the file's own among them,
+    and what else the command line has."""
+    own = [] if source.name.startswith("<") else [f"-iquote{Path(source.name).parent}"]
+    return [*(f"-I{each}" for each in include_dirs), *own, *extra]
 
 
 def has_hosts(target: Target) -> bool:

@@ -16,7 +16,7 @@ from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.whole import merge
-from croq_magic.compiler.whole.host import HostCode, HostTarget, Kind, host_of
+from croq_magic.compiler.whole.host import HostCode, HostTarget, Kind, flags_of, host_of
 from croq_magic.compiler.whole.main import find_main
 from croq_magic.errors import CompileError
 
@@ -71,14 +71,7 @@ class WholeProgram:
     @cached_property
     def flags(self) -> list[str]:
         """Folders of headers for the C++ compiler, a file's own among them, and what else the command line has."""
-        folders = [*self.include_dirs]
-        parent = Path(self.source.name).parent
-        own = [] if self.source.name.startswith("<") else [f"-iquote{parent}"]
-        return [
-            *(f"-I{each}" for each in folders),
-            *own,
-            *self.extra_flags,
-        ]
+        return flags_of(self.source, self.include_dirs, self.extra_flags)
 
 
 def transpile(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import sys
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -26,6 +27,11 @@ class CpuHost:
 
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
+
+    @property
+    def early_header(self) -> str:
+        linux_gcc = sys.platform == "linux" and toolchain.find().family == "gcc"  # known to read a pipe piece by piece
+        return "croq_host.h" if linux_gcc else ""
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
         from croq_magic.compiler.targets.cpu import callers
