@@ -35,12 +35,13 @@ class InsertJoins:
     name: ClassVar[str] = "insert-joins"
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
-        return map_kernels(function, _join_kernel)
+        return map_kernels(function, join_kernel)
 
 
-def _join_kernel(root: ir.Region) -> ir.Region:
+def join_kernel(root: ir.Region) -> ir.Region:
+    """A kernel with its joins, none of which it has yet."""
     if root.level in (Level.DEVICE, Level.CLUSTER):
-        return dataclasses.replace(root, body=map_regions(root.body, _join_kernel))
+        return dataclasses.replace(root, body=map_regions(root.body, join_kernel))
     if threads_per_block(root) == 1:
         return root
     return _Joiner(root).region(root)[0]

@@ -183,6 +183,8 @@ class KernelEmitter(Events):
         return [f"  const int thread = {text};"]
 
     def region(self, s: ir.Region) -> None:
+        if not s.body:  # it only says how many threads there are
+            return
         with self.block():
             self.chain.append(s)
             count = len(self.instance)

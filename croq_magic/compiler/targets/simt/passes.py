@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from croq_magic.compiler.passes.base import Pass
 from croq_magic.compiler.passes.share_fragments import ShareFragments
 from croq_magic.compiler.passes.spread_blocks import SpreadBlocks
+from croq_magic.compiler.passes.widen_blocks import WidenBlocks
 
 
-def simt_passes() -> Sequence[Pass]:
-    """Instances that need no block of their own become threads; fragments become storage."""
-    return (SpreadBlocks(), ShareFragments())
+def simt_passes(processor: bool = False) -> Sequence[Pass]:
+    """Instances that need no block of their own become threads, blocks that move data get some, fragments become
+    storage. A `processor` runs the threads of a block one after the other, so there one is enough."""
+    passes: tuple[Pass, ...] = (SpreadBlocks(), WidenBlocks(), ShareFragments())
+    return tuple(p for p in passes if not (processor and isinstance(p, WidenBlocks)))
