@@ -38,7 +38,7 @@ def complete(text: str) -> str:
 
 def options(device: Features) -> list[str]:
     """Options of the device's compiler. Nothing that rounds otherwise than the language says is asked for."""
-    found = [f"-cl-std=CL{device.standard // 100}.{device.standard // 10 % 10}"]
+    found = ["-w", f"-cl-std=CL{device.standard // 100}.{device.standard // 10 % 10}"]
     if device.correct_division:
         found.append("-cl-fp32-correctly-rounded-divide-sqrt")
     return found
