@@ -55,7 +55,7 @@ def notes(block: ir.Region, threads: Threads) -> list[Note]:
     for finding in findings(block, threads):
         note = finding.note
         if note is not None and finding.sectors >= WORSE * finding.needed:
-            found.setdefault((note.span.start, note.span.end, finding.access.view.buffer.name), note)
+            found.setdefault((note.message, finding.access.span), note)
     return list(found.values())
 
 
