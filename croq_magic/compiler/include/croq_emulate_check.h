@@ -434,7 +434,10 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
           meets(self, block, read, cell->phase[1 + i], shared))
         report_race(self, *region, address, (int32_t)size, access, site, read);
     }
-    cell->write = now;
+    // An update right after the thread's own plain write leaves that on record: the plain one may race where updates do
+    // not.
+    const bool weaker = own_write && access & kLoose && !(write.kind & kLoose) && write.clock == now.clock;
+    if (!weaker) cell->write = now;
     cell->reads[0].serial = cell->reads[1].serial = 0;
     cell->phase[0] = stamp;
   }

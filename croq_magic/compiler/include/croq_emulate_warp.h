@@ -280,6 +280,7 @@ EXPORT uint64_t croq_emulate_mbarrier_arrive(uint64_t* address, uint32_t count) 
   Block* block = block_of(self);
   Mbarrier* barrier = find_mbarrier(self, address, site_of(block->worker->launch, HERE));
   const uint64_t phase = barrier->phase;
+  if (block->worker->launch->checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
   if (block->worker->launch->checked) pass_on(self, barrier->known);
   barrier->pending -= count < barrier->pending ? count : barrier->pending;
   if (barrier->pending == 0) {
@@ -295,6 +296,7 @@ EXPORT int croq_emulate_mbarrier_test(uint64_t* address, uint32_t parity) {
   Block* block = block_of(self);
   const uint32_t site = site_of(block->worker->launch, HERE);
   Mbarrier* barrier = find_mbarrier(self, address, site);
+  if (block->worker->launch->checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
   if (barrier->phase == (parity & 1)) {
     give_way(self, site);
     barrier = find_mbarrier(self, address, site);
@@ -308,6 +310,7 @@ EXPORT void croq_emulate_mbarrier_wait(uint64_t* address, uint32_t parity) {
   croq_thread* self = croq_self;
   Block* block = block_of(self);
   const uint32_t site = site_of(block->worker->launch, HERE);
+  if (block->worker->launch->checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
   for (;;) {
     Mbarrier* barrier = find_mbarrier(self, address, site);
     if (barrier->phase != (parity & 1)) {

@@ -1,0 +1,162 @@
+"""The target `emulate`: all conformance programs in both modes, findings in the words of a cell, profiles."""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import pytest
+from programs.conformance import PROGRAMS, Conformance
+from targets.emulate_mutants import mutants
+
+import croq_magic as croq
+
+
+def run(entry: Conformance) -> None:
+    case = entry.case()
+    inputs = copy.deepcopy(case.inputs)
+    arch = "sm_90a" if entry.name[:3] in ("C56", "C57") else None
+    program = croq.compile(entry.source(), target="emulate", arch=arch)
+    result = program.functions[entry.function](*inputs.values())
+    case.check(inputs[case.written] if case.written else result)
+
+
+@pytest.mark.parametrize("entry", PROGRAMS, ids=lambda entry: entry.name)
+def test_conformance_checked(entry: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:
+    run(entry)
+    monkeypatch.setenv("CROQ_EMULATE_SEED", "7")  # threads in another order
+    run(entry)
+
+
+FAST = ("C03", "C09", "C14", "C24", "C28", "C31", "C32", "C41", "C44", "C45", "C47", "C51")
+
+
+@pytest.mark.parametrize("entry", [p for p in PROGRAMS if p.name[:3] in FAST], ids=lambda entry: entry.name)
+def test_conformance_fast(entry: Conformance, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROQ_EMULATE", "fast")
+    run(entry)
+
+
+@pytest.mark.parametrize(
+    "entry", [p for p in PROGRAMS if p.name[:3] in ("C14", "C31", "C40", "C43", "C45", "C46")], ids=lambda e: e.name
+)
+def test_a_barrier_less_is_noticed(entry: Conformance) -> None:
+    outcomes = list(mutants(entry))
+    assert outcomes
+    assert all(found for _, found, _ in outcomes), [what for what, found, _ in outcomes if not found]
+    assert any("data race" in how or "asynchronous copy" in how for _, _, how in outcomes)
+
+
+DEVICE = """\
+__device__ int pick(const int* x, int i) {
+  return x[i + 1];
+}
+__co__ s32 [37] f(s32 [37] x) {
+  s32 [37] r;
+  parallel t by 37 : thread
+    r.at(t) = call pick(x, t);
+  return r;
+}
+"""
+
+
+def test_a_stray_access_in_the_cells_own_function() -> None:
+    x = np.arange(37, dtype=np.int32)
+    with pytest.raises(croq.CheckError) as caught:
+        croq.compile(DEVICE, target="emulate").f(x)
+    text = str(caught.value)
+    assert "thread 36" in text and "0 bytes behind the end of a global buffer of 148 bytes at line 2" in text
+    assert "cell:2: return x[i + 1];" in text
+
+
+def test_a_failed_check_is_the_error() -> None:
+    source = """\
+__co__ s32 [37] f(s32 [37] x) {
+  s32 [37] r;
+  parallel t by 37 : thread
+    r.at(t) = x.at(x.at(t));
+  return r;
+}
+"""
+    x = np.arange(37, dtype=np.int32)
+    function = croq.compile(source, target="emulate").f
+    np.testing.assert_array_equal(function(x), x)
+    x[5] = 37
+    with pytest.raises(croq.CheckError, match="index 37 is out of range"):
+        function(x)
+
+
+def test_profile_of_a_transposition() -> None:
+    source = """\
+__co__ f32 [64, 96] turn(f32 [96, 64] x) {
+  f32 [64, 96] r;
+  parallel {i, j} by [3, 32] : block {
+    parallel t by 64 : thread
+      r.at(t, i * 32 + j) = x.at(i * 32 + j, t);
+  }
+  return r;
+}
+"""
+    program = croq.compile(source, target="emulate")
+    x = np.arange(96 * 64, dtype=np.float32).reshape(96, 64)
+    table = program.profile(x)
+    rows = {(row.memory, row.access): row for row in table}
+    read, written = rows["global", "read"], rows["global", "write"]
+    assert read.line == written.line == 5
+    warps = 96 * 2
+    assert (read.requests, read.bytes, read.parts, read.least) == (warps, x.nbytes, warps * 4, warps * 4)
+    assert (written.requests, written.bytes, written.parts, written.least) == (warps, x.nbytes, warps * 32, warps * 4)
+    assert table.total("global") == 2 * x.nbytes and table.total("shared") == 0
+    assert "32.00" in str(table) and "turn_kernel" in table.text
+    np.testing.assert_array_equal(program.turn(x), x.T)
+
+
+def test_profile_of_bank_conflicts() -> None:
+    source = """\
+__co__ f32 [32, 32] turn(f32 [32, 32] x) {
+  f32 [32, 32] r;
+  parallel b by 1 : block {
+    shared f32 [32, WIDE] s;
+    parallel t by 32 : thread
+      foreach i in [32]
+        s.at(i, t) = x.at(i, t);
+    parallel t by 32 : thread
+      foreach i in [32]
+        r.at(i, t) = s.at(t, i);
+  }
+  return r;
+}
+"""
+    x = np.arange(32 * 32, dtype=np.float32).reshape(32, 32)
+    for wide, passes in ((32, 32), (33, 1)):
+        program = croq.compile(source, target="emulate", defines={"WIDE": wide})
+        rows = {(row.memory, row.access): row for row in program.turn.profile(x)}
+        assert rows["shared", "write"].parts_per_request == 1
+        assert rows["shared", "read"].parts_per_request == passes
+        assert rows["shared", "read"].requests == 32 and rows["shared", "read"].least == 32
+        np.testing.assert_array_equal(program.turn(x), x.T)
+
+
+def test_only_the_emulator_profiles() -> None:
+    program = croq.compile("__co__ s32 f(s32 a) { return a; }", target="cpu")
+    with pytest.raises(croq.TargetError, match="emulate"):
+        program.profile(3)
+
+
+def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "__co__ s32 [7] f(s32 [7] x) { s32 [7] r; parallel t by 7 r.at(t) = x.at(t); return r; }"
+    x = np.arange(7, dtype=np.int32)
+    monkeypatch.setenv("CROQ_EMULATE", "quick")
+    with pytest.raises(croq.TargetError, match="checked or fast"):
+        croq.compile(source, target="emulate")
+    monkeypatch.setenv("CROQ_EMULATE", "fast")
+    fast = croq.compile(source, target="emulate")
+    np.testing.assert_array_equal(fast.f(x), x)
+    with pytest.raises(croq.TargetError, match="counts nothing"):
+        fast.profile(x)
+    monkeypatch.setenv("CROQ_EMULATE_SEED", "x")
+    with pytest.raises(croq.TargetError, match="must be a number"):
+        fast.f(x)
+    monkeypatch.delenv("CROQ_EMULATE_SEED")
+    with pytest.raises(croq.TargetError, match="no architecture"):
+        croq.compile(source, target="emulate", arch="sm_1")
