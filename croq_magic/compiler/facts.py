@@ -5,11 +5,11 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Iterable, Mapping
 
-from croq_magic.compiler import ir
+from croq_magic.compiler import integers, ir
 from croq_magic.compiler.presburger import fits, range_of
 from croq_magic.compiler.visit import rewrite, walk
 
-
+_MOST_NODES = 64
 _MOST_CONDITIONS = 64  # a proof needs a few of them; those nearest to the place are kept
 
 
@@ -53,6 +53,8 @@ class Facts:
         if not (var.dtype.is_integer and value.dtype.is_integer):
             return self
         resolved = self.resolve(value)
+        if integers.size(resolved) > _MOST_NODES:
+            return self  # proofs get nothing out of it
         if any(isinstance(node, ir.Load) or may_wrap(node) for node in walk(resolved)):
             return self
         wide = var.dtype.is_signed and var.dtype.bits >= 32

@@ -286,6 +286,12 @@ Bounds = tuple[int | None, int | None]
 
 
 @_remembered
+def size(e: ir.Expr) -> int:
+    """How many nodes an expression has when it is written out; parts that occur twice count twice."""
+    return 1 + sum(size(part) for part in e.__dict__.values() if isinstance(part, ir.Expr))
+
+
+@_remembered
 def interval(e: ir.Expr) -> Bounds:
     """Inclusive integer bounds of `e` from the bounds its variables carry; None where unbounded."""
     if isinstance(e, ir.Const):

@@ -30,5 +30,15 @@ def identity_node(cls: type[T]) -> type[T]:
 
 @dataclass_transform(frozen_default=True, eq_default=True, field_specifiers=(dataclasses.field,))
 def value_node(cls: type[T]) -> type[T]:
-    """A node that is compared by its fields."""
-    return dataclasses.dataclass(unsafe_hash=True, repr=False)(cls)
+    """A node that is compared by its fields. Its hash is kept: that of a tree would be found anew at every level."""
+    made = dataclasses.dataclass(unsafe_hash=True, repr=False)(cls)
+    of_fields = made.__hash__
+
+    def kept(self: T) -> int:
+        known = self.__dict__.get("_hash")
+        if known is None:
+            known = self.__dict__["_hash"] = of_fields(self)
+        return known
+
+    made.__hash__ = kept  # type: ignore[assignment, method-assign]
+    return made

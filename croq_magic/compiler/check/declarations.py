@@ -28,6 +28,7 @@ from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL, BY_NAME, S32, DType
 
 _CONTROL = ("int", "bool")
+_MOST_NODES = 64  # of an expression that takes the place of a name; what is made of such names grows without end
 
 
 def mdspan(c: Checker, s: syntax.MdspanDecl) -> None:
@@ -129,7 +130,7 @@ def define(c: Checker, name: syntax.Name, value: Scalar | None, dtype: DType, *,
     """A scalar comes into being. Immutable integers that can be reasoned about are not variables at all: their
     expression takes their place."""
     expr = None if value is None else cast(value.expr, dtype)
-    if not mutable and expr is not None and dtype is S32 and is_index(expr):
+    if not mutable and expr is not None and dtype is S32 and is_index(expr) and integers.size(expr) <= _MOST_NODES:
         c.declare(name, Scalar(expr, S32, depth=c.depth))
         return
     if not mutable and isinstance(expr, ir.Const):

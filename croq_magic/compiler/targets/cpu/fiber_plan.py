@@ -22,6 +22,8 @@ Level = ir.Level
 _UNITS = (Level.GROUP, Level.GROUP4)
 _OPAQUE = "`inthreads` selects by loaded or changing values"
 
+_MOST_NODES = 500  # of an expression that takes the place of a name
+
 
 @dataclasses.dataclass(eq=False)
 class Layer:
@@ -165,7 +167,9 @@ class FiberPlan:
 
     @staticmethod
     def _unless(e: ir.Expr, names: set[str]) -> ir.Expr | None:
-        """The expression, or None if it loads something or depends on one of the names."""
+        """The expression, or None if it loads something, depends on one of the names, or is huge."""
+        if integers.size(e) > _MOST_NODES:
+            return None
         unknown = any(isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in names) for n in walk(e))
         return None if unknown else e
 
