@@ -10,15 +10,16 @@ import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 from croq_magic._version import __version__
 from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import base as targets
-from croq_magic.compiler.whole import WholeProgram, build, executable, link, transpile
-from croq_magic.compiler.whole.host import Kind, has_hosts
-from croq_magic.driver import files, script
+from croq_magic.compiler.whole import WholeProgram, build, early, executable, link, transpile
+from croq_magic.compiler.whole.host import Kind, flags_of, has_hosts, host_of
+from croq_magic.driver import files, remembered, script
 from croq_magic.driver.comments import without_comments
 from croq_magic.driver.messages import Messages
 from croq_magic.driver.options import LINKED, STANDARD, Options, UsageError
@@ -39,6 +40,31 @@ class Input:
 
 def run(chosen: Options, target: targets.Target, messages: Messages) -> None:
     """Does what `chosen.stage` asks for. Findings go to `messages`; where there are errors nothing is written."""
+    alone = _is_alone(chosen, target)
+    if alone and (path := remembered.find(chosen, target)) is not None:
+        output = chosen.output or DEFAULT_PROGRAM
+        files.require_writable(output, chosen.inputs)
+        files.write(output, path.read_bytes(), executable=True)
+        return
+    with _begun(chosen, target) if alone else nullcontext():
+        _run(chosen, target, messages)
+
+
+def _is_alone(chosen: Options, target: targets.Target) -> bool:
+    """Whether one program becomes an executable by itself."""
+    alone = chosen.stage == "" and len(chosen.inputs) == 1 and not chosen.link and not chosen.verbose
+    return alone and has_hosts(target) and not chosen.inputs[0].endswith(LINKED)
+
+
+def _begun(chosen: Options, target: targets.Target) -> AbstractContextManager[None]:
+    """A single program's compiler reads its headers while the program is transpiled."""
+    if chosen.debug:
+        return nullcontext()
+    name = "<stdin>" if chosen.inputs[0] == STANDARD else chosen.inputs[0]
+    return early.begun(host_of(target), flags_of(Source("", name), chosen.include, _flags(chosen)))
+
+
+def _run(chosen: Options, target: targets.Target, messages: Messages) -> None:
     if chosen.stage == "-es" and not has_hosts(target):
         _kernels(chosen, target, messages)
         return
@@ -61,7 +87,7 @@ def run(chosen: Options, target: targets.Target, messages: Messages) -> None:
     elif chosen.stage == "--lib":
         _library(chosen, inputs, messages)
     else:
-        _executable(chosen, inputs, messages)
+        _executable(chosen, target, inputs, messages)
 
 
 def _kernels(chosen: Options, target: targets.Target, messages: Messages) -> None:
@@ -272,7 +298,7 @@ def _library(chosen: Options, inputs: list[Input], messages: Messages) -> None:
         files.write(output, result.read_bytes())
 
 
-def _executable(chosen: Options, inputs: list[Input], messages: Messages) -> None:
+def _executable(chosen: Options, target: targets.Target, inputs: list[Input], messages: Messages) -> None:
     output = chosen.output or DEFAULT_PROGRAM
     files.require_writable(output, chosen.inputs)
     with tempfile.TemporaryDirectory(prefix="croqtile-") as folder:
@@ -281,6 +307,8 @@ def _executable(chosen: Options, inputs: list[Input], messages: Messages) -> Non
         if len(inputs) == 1 and first is not None and not chosen.link:
             made = _compile_all(chosen, inputs, Path(folder), "executable", messages)
             result = made[0] or result
+            if _is_alone(chosen, target) and made[0] is not None and not messages.found and not first.printed:
+                remembered.remember(chosen, target, first.source, result)
         else:
             made = _compile_all(chosen, inputs, Path(folder), "object", messages)
             if messages.failed:

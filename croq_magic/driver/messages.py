@@ -22,6 +22,7 @@ class Messages:
     def __init__(self, options: Options) -> None:
         self.options = options
         self.errors = 0
+        self.found = 0  # findings, shown or not
 
     @property
     def failed(self) -> bool:
@@ -34,6 +35,7 @@ class Messages:
 
     def finding(self, found: Diagnostic) -> None:
         """Prints one. A warning may count as an error, or not be wanted."""
+        self.found += 1
         if found.severity == Severity.WARNING and self.options.werror:
             found = dataclasses.replace(found, severity=Severity.ERROR.value)
         if found.severity == Severity.ERROR:

@@ -255,3 +255,35 @@ int main(int argc, char** argv) {
         assert (done.returncode, done.stdout) == (status, text), level
     assert "9" in done.stderr
     assert "a.co:3" in done.stderr
+
+
+def test_what_was_built_before_is_not_built_again(
+    program: Path, here: Path, croqtile: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compiler = here / "compiler"
+    compiler.write_text('#!/bin/sh\necho "$@" >>calls\nexec g++ "$@"\n')
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CXX", str(compiler))
+    monkeypatch.setenv("CROQ_CACHE_DIR", str(here / "cache"))
+
+    def calls(*words: str) -> int:
+        (here / "calls").write_text("")
+        assert croqtile(*QUICK, *words, "-o", "made").status == 0
+        return (here / "calls").read_text().count("\n")
+
+    assert calls("a.co") > 0
+    (here / "made").unlink()
+    assert calls("a.co") == 0
+    assert output_of("./made") == (0, "42 of 5\n")
+    assert calls("a.co", "-DCOUNT=3") > 0
+    assert output_of("./made") == (0, "42 of 3\n")
+    # A header may change, and a warning must be seen every time.
+    (here / "b.h").write_text("#define COUNT 2\n")
+    program.write_text('#include "b.h"\n' + PROGRAM)
+    assert calls("a.co") > 0
+    (here / "b.h").write_text("#define COUNT 9\n")
+    assert calls("a.co") > 0
+    assert output_of("./made") == (0, "42 of 9\n")
+    program.write_text(PROGRAM.replace("r.at(p) =", "mutable s32 k = 2.5f; r.at(p) = k *"))
+    for _ in range(2):
+        assert "[TYP06]" in croqtile(*QUICK, "a.co").err

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -60,6 +61,8 @@ def executable(program: WholeProgram, debug: bool = False) -> Path:
         with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
             made = Path(folder, "program")
             _executable(program, Path(folder), made, debug, False)
+            if not store.self_contained(program.source):  # the same text may become another program
+                parts["built"] = hashlib.blake2b(made.read_bytes()).hexdigest()
             entry = cache.store(parts, {"program": made}, label)
     path = entry.files["program"]
     path.chmod(0o700)
@@ -83,16 +86,21 @@ def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, 
     runtime = _Runtime(program.host)
     runtime.start()
     started = None if debug or verbose else early.take(program.flags)
-    if started is not None and program.code.headers[:1] == (started.header,):
-        rest = program.compact.removeprefix(f'#include "{started.header}"\n')
-        _require(program, started.finish(rest))
-        made = started.output
-    else:
-        source.write_text(program.compact, encoding="utf-8", newline="")
-        command = program.command(str(source), str(made), "object", debug)
-        _compile(program, [*command, f"-I{INCLUDE}"], verbose)
-    objects = [str(made), *map(str, runtime.objects())]
-    done = run_tool(program.host.link_command(objects, str(output)), verbose)
+    try:
+        first = f'#include "{started.header}"\n' if started is not None else ""
+        if started is not None and program.compact.startswith(first):  # no macro stands before it
+            rest = program.compact.removeprefix(first)
+            _require(program, started.finish(rest))
+            made = started.output
+        else:
+            source.write_text(program.compact, encoding="utf-8", newline="")
+            command = program.command(str(source), str(made), "object", debug)
+            _compile(program, [*command, f"-I{INCLUDE}"], verbose)
+        objects = [str(made), *map(str, runtime.objects())]
+        done = run_tool(program.host.link_command(objects, str(output)), verbose)
+    finally:
+        if started is not None:
+            started.close()
     if done.returncode != 0:
         raise complaints.error_of_linker(program, done.stderr)
 

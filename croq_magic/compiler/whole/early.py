@@ -12,14 +12,15 @@ import os
 import signal
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator, Sequence
-from contextvars import ContextVar
 from pathlib import Path
 
 from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.whole.host import HostTarget
 
-_current: ContextVar[Started | None] = ContextVar("started", default=None)
+_lock = threading.Lock()
+_waiting: list[Started] = []  # for all threads: what was begun in one may be needed in another
 
 
 @contextlib.contextmanager
@@ -29,22 +30,26 @@ def begun(host: HostTarget, flags: Sequence[str]) -> Iterator[None]:
     if host.early_header:
         with contextlib.suppress(OSError):  # what is wrong is met again by the compilation itself
             started = Started(host, flags)
-    token = _current.set(started)
+            with _lock:
+                _waiting.append(started)
     try:
         yield
     finally:
-        _current.reset(token)
-        if started is not None:
+        with _lock:
+            given_up = started in _waiting
+            if started is not None and given_up:
+                _waiting.remove(started)
+        if started is not None and given_up:
             started.close()
 
 
 def take(flags: Sequence[str]) -> Started | None:
-    """The compilation that was begun with these flags, once."""
-    started = _current.get()
-    if started is None or started.taken or list(flags) != started.flags:
-        return None
-    started.taken = True
-    return started
+    """A compilation that was begun with these flags. Who takes it closes it."""
+    with _lock:
+        found = next((each for each in _waiting if each.flags == list(flags)), None)
+        if found is not None:
+            _waiting.remove(found)
+        return found
 
 
 class Started:
@@ -53,7 +58,6 @@ class Started:
     def __init__(self, host: HostTarget, flags: Sequence[str]) -> None:
         self.flags = list(flags)
         self.header = host.early_header
-        self.taken = False
         self._folder = tempfile.TemporaryDirectory(prefix="croq_magic-")
         folder = Path(self._folder.name)
         source, self.output = folder / ("early" + host.suffix), folder / "early.o"
