@@ -39,6 +39,7 @@ def test_the_program_goes_into_the_pipe() -> None:
         program = Path(started.output).with_name("program")
         subprocess.run(HOST.link_command([str(started.output), *map(str, HOST.runtime_objects())], str(program)))
         assert subprocess.run([program]).returncode == 0
+        started.close()
     assert not program.exists()
 
 
@@ -47,17 +48,18 @@ def test_complaints_name_the_line() -> None:
         started = early.take([])
         assert started is not None
         done = started.finish('#line 7 "cell"\nint main() { return nothing; }\n')
+        started.close()
     assert done.returncode != 0 and "cell:7:21: error: 'nothing' was not declared" in done.stderr
 
 
 def test_what_nobody_takes_ends() -> None:
     with early.begun(HOST, []):
-        started = early._current.get()
-        assert started is not None and is_alive(started._process.pid)
+        (started,) = early._waiting
+        assert is_alive(started._process.pid)
     assert not is_alive(started._process.pid)
     with pytest.raises(croq.CompileError, match="unknown name `y`"):
         croq.run_program("__co__ s32 f(s32 x) { return y; }\nint main() {}\n", target="cpu")
-    assert early._current.get() is None
+    assert not early._waiting
 
 
 def test_it_ends_with_this_process(tmp_path: Path) -> None:
@@ -65,7 +67,7 @@ def test_it_ends_with_this_process(tmp_path: Path) -> None:
         "import os, signal, sys\nfrom croq_magic.compiler.targets import base\n"
         "from croq_magic.compiler.whole import early, host\n"
         "with early.begun(host.host_of(base.choose('cpu')), []):\n"
-        "    print(early._current.get()._process.pid, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
+        "    print(early._waiting[0]._process.pid, flush=True)\n    os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == -signal.SIGKILL
