@@ -3,7 +3,7 @@
     source     `croqtile -es` for 60 and 2,000 lines; the peer is `g++ -fsyntax-only` on the source that it emits
     cold       `croqtile FILE && ./a.out` with an empty cache: the runtime is compiled too
     edited     the same with the runtime in the cache and a program that was not compiled before
-    unchanged  the same text again
+    unchanged  the same text again, which is remembered
     g++        on the emitted source, which holds program and runtime, then running it
 
 The programs are the complete ones of the tutorials; each must print that its test has passed.

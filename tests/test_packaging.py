@@ -32,7 +32,16 @@ def test_core_dependencies_are_those_of_the_design() -> None:
     assert core == {"numpy", "ml_dtypes", "lark", "ipython", "ipykernel", "matplotlib", "islpy", "pcpp"}
 
 
-@pytest.mark.parametrize("name", ["compiler/grammar.lark", "compiler/include/croq_cpu.h", "py.typed"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "compiler/grammar.lark",
+        "compiler/explanations.json",
+        "compiler/include/choreo.h",
+        "compiler/include/croq_cpu.h",
+        "py.typed",
+    ],
+)
 def test_data_files_travel_with_the_package(name: str) -> None:
     assert resources.files("croq_magic").joinpath(name).is_file()
 

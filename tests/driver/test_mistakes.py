@@ -193,14 +193,16 @@ def test_an_interrupt_is_one_line(function: Path, croqtile: Run, monkeypatch: py
     assert croqtile("-E", "twice.co") == (130, "", "croqtile: error: interrupted\n")
 
 
-def test_ctrl_c_while_the_compiler_runs_leaves_nothing(here: Path) -> None:
+@pytest.mark.parametrize("words", [["-c"], ["-o", "made"], ["-S", "-j2", "b.co"]], ids=["object", "program", "two"])
+def test_ctrl_c_while_the_compiler_runs_leaves_nothing(here: Path, words: list[str]) -> None:
     """A C++ compiler that does not come back is stopped with the driver."""
     slow = here / "slow"
     slow.write_text('#!/bin/sh\ncase "$*" in *--version*) echo "g++ 12"; exit;; esac\ntouch started\nexec sleep 60\n')
     slow.chmod(0o755)
-    (here / "a.co").write_text(FUNCTION)
+    for name in ("a.co", "b.co"):
+        (here / name).write_text(FUNCTION + "int main() {}\n")
     process = subprocess.Popen(
-        [*COMMAND, "-c", "a.co"], stderr=subprocess.PIPE, text=True, start_new_session=True,
+        [*COMMAND, *words, "a.co"], stderr=subprocess.PIPE, text=True, start_new_session=True,
         env={**os.environ, "CXX": str(slow), "TMPDIR": str(here), "CROQ_CACHE_DIR": str(here / "cache")},
     )  # fmt: skip
     for _ in range(600):
@@ -211,7 +213,7 @@ def test_ctrl_c_while_the_compiler_runs_leaves_nothing(here: Path) -> None:
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert err == "croqtile: error: interrupted\n"
-    assert sorted(path.name for path in here.iterdir()) == ["a.co", "cache", "slow", "started"]
+    assert sorted(path.name for path in here.iterdir()) == ["a.co", "b.co", "cache", "slow", "started"]
 
 
 @pytest.mark.parametrize("unbuffered", ["", "1"])
