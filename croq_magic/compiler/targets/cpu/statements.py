@@ -142,6 +142,10 @@ class Statements(Loops):
         if value.dtype is not s.view.buffer.dtype:
             value = ir.Cast(value, s.view.buffer.dtype)
         statement: ir.Stmt = ir.Store(s.view, at, value, s.op, span=s.span)
+        if s.op in ("/", "%") and value.dtype.is_integer:  # tested as a division of elements is
+            old = ir.Load(s.view, at, span=s.span)
+            quotient = ir.Binary(s.op, old, value, value.dtype, True, span=s.span)
+            statement = ir.Store(s.view, at, quotient, span=s.span)
         for var, extent in zip(reversed(indices), reversed(s.view.extents), strict=True):
             statement = ir.For(var, integers.ZERO, extent, 1, (statement,), span=s.span)
         self.statement(statement)
