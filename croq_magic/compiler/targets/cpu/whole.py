@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 import shlex
 import sys
 import tempfile
@@ -20,6 +22,9 @@ if TYPE_CHECKING:
     from croq_magic.compiler.whole.host import HostCode, Kind
 
 
+_GCC = re.compile(r"(?:[\w.]+-)*g\+\+(?:-[\d.]+)?")
+
+
 class CpuHost:
     """The host side of the CPU target; see `HostTarget`."""
 
@@ -30,8 +35,11 @@ class CpuHost:
 
     @property
     def early_header(self) -> str:
-        linux_gcc = sys.platform == "linux" and toolchain.find().family == "gcc"  # known to read a pipe piece by piece
-        return "croq_host.h" if linux_gcc else ""
+        # g++ itself reads a pipe, once and when it comes to it; a wrapper such as ccache might read it twice.
+        command = toolchain.find().command
+        name = os.path.basename(os.path.realpath(command[0]))
+        is_gcc = sys.platform == "linux" and len(command) == 1 and _GCC.fullmatch(name) is not None
+        return "croq_host.h" if is_gcc else ""
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
         from croq_magic.compiler.targets.cpu import callers
