@@ -71,7 +71,7 @@ int main() {
   SAME(shape.element_count(), 120u);
   SAME(shape == view.shape(), false);
   SAME(shape != (choreo::mdspan<2>{4, 5}), true);
-  std::cout << shape << "\n";
+  std::cout << shape << " " << choreo::f16(1.5f) << " " << choreo::bf16(2.5f) << " " << choreo::f8_e5m2(0.5f) << "\n";
 
   // random contents
   random_between<choreo::s32>(-3, 4, true);

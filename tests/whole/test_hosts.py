@@ -207,6 +207,31 @@ def test_the_command_line() -> None:
     assert run(source, args=["a b", "--x=1"]).stdout == "[a b][--x=1]"
 
 
+@pytest.mark.parametrize(
+    ("source", "output"),
+    [
+        ("#ifdef NOPE\n__co__ s32 f() { return 1; }\n#else\n__co__ s32 f() { return 2; }\n#endif\n"
+         "int main() { std::cout << f(); }\n", "2"),
+        ("choreo::s32 f(choreo::s32);\nint g() { return f(4); }\n__co__ s32 f(s32 x) { return x * 2; }\n"
+         "int main() { std::cout << g(); }\n", "8"),
+        ('#include "choreo.h"\n#include <choreo.h>\nint main() { std::cout << __LINE__; }\n', "3"),
+        ('// int main() {}\n/* __co__ */ const char* s = "__co__ int main() {";\nint main() { std::cout << s; }\n',
+         "__co__ int main() {"),
+        ("__co__ s32 f(s32 x) {\r\n  return x;\r\n}\r\nint main() {\r\n  std::cout << f(__LINE__);\r\n}\r\n", "5"),
+        ("__co_device__ f32 half_of(f32 x) { return x / 2; }\n"
+         "__co__ f32 [4] f(f32 [4] x) { f32 [4] o; parallel p by 4 { o.at(p) = call half_of(x.at(p)); } return o; }\n"
+         "int main() { float a[4] = {1, 2, 3, 5}; std::cout << f(choreo::make_spanview(a))[3]; }\n", "2.5"),
+        ("#include <thread>\n"
+         "__co__ s32 sum(s32 [M] x) { mutable s32 r = 0; foreach i in [M] { r += x.at(i); } return r; }\n"
+         "int main() { std::vector<std::thread> ts; int total[4], a[1000]; for (int& x : a) x = 1;\n"
+         "  for (int t = 0; t < 4; ++t) ts.emplace_back([&, t] { total[t] = sum(choreo::make_spanview(a)) + t; });\n"
+         "  for (auto& t : ts) t.join();\n  std::cout << total[0] + total[3]; }\n", "2003"),
+    ],
+)  # fmt: skip
+def test_texts_of_all_sorts(source: str, output: str) -> None:
+    assert run(source).stdout == output
+
+
 def test_macros_from_outside_reach_both_parts() -> None:
     source = "__co__ s32 f() { return N; }\nint main() { std::cout << f() + N; }\n"
     assert run(source, defines={"N": 21}).stdout == "42"

@@ -33,7 +33,7 @@ def build(text: Path, program: Path, *flags: str) -> Path:
 @pytest.mark.parametrize("flags", [("-O1",), ("-O0", "-fsanitize=address,undefined", "-DCROQ_SOFTWARE_F16")])
 def test_every_name(flags: tuple[str, ...], tmp_path: Path) -> None:
     done = subprocess.run([build(FOLDER / "library.cpp", tmp_path / "p", *flags)], capture_output=True, text=True)
-    assert (done.returncode, done.stdout, done.stderr) == (0, "[4, 5, 6]\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "[4, 5, 6] 1.5 2.5 0.5\n", "")
 
 
 def test_failures_name_the_place_and_end_the_program(tmp_path: Path) -> None:

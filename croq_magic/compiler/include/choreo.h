@@ -446,3 +446,8 @@ inline const bool croq_streamed = croq_stream();
 }  // namespace choreo
 
 using choreo::croq_assert;
+
+#if defined(__FLT16_MANT_DIG__) && !defined(CROQ_SOFTWARE_F16)
+// A built-in type: only the global namespace is looked up for it.
+inline std::ostream& operator<<(std::ostream& out, choreo::f16 value) { return out << (float)value; }
+#endif

@@ -39,7 +39,9 @@ def _in_words(program: WholeProgram, found: Diagnostic) -> Diagnostic:
             continue
         notes = [Note(f"`{signature.text}` is defined here", _defined(program, signature)) for signature in candidates]
         return Diagnostic("error", cxx.CODE, text, found.span, tuple(notes))
-    return dataclasses.replace(found, message=_shorter(found.message))
+    # What the compiler notes about headers has no place in the program, and is about their insides.
+    notes = tuple(Note(_shorter(note.message), note.span) for note in found.notes if note.span is not None)
+    return dataclasses.replace(found, message=_shorter(found.message), notes=notes)
 
 
 def _by_name(program: WholeProgram) -> dict[str, list[Signature]]:
@@ -174,8 +176,8 @@ def _known_types(text: str) -> str:
 
 
 def _shorter(text: str) -> str:
-    """A complaint without the list of template arguments' values."""
-    return re.sub(r" \[with .*\]", "", text)
+    """A complaint without the values of template arguments and without what types stand for."""
+    return re.sub(r" \[with .*\]| \{aka .*?\}", "", text)
 
 
 def error_of_linker(program: WholeProgram, output: str) -> CroqError:
