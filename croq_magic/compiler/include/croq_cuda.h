@@ -7,7 +7,7 @@
 //   __syncthreads __syncwarp __threadfence __threadfence_block, shuffles, ballots and votes, printf, uint2 uint4
 //   atomicAdd (int, unsigned, unsigned long long, float, double), atomicSub atomicExch atomicMin atomicMax atomicAnd
 //   atomicOr atomicXor (int, unsigned, unsigned long long, long long where CUDA has it), atomicCAS (those and unsigned
-//   short), CUDA's math functions of f32 and f64, and the integer types of <stdint.h>
+//   short), __nanosleep (others run meanwhile), CUDA's math functions of f32 and f64, and the integer types of <stdint.h>
 //   croq_async_copy<BYTES>(shared, global), croq_async_copy_zfill<BYTES>(shared, global, valid), croq_async_commit(),
 //   croq_async_wait<GROUPS>(), croq_bar_sync(number, threads), croq_bar_arrive(number, threads),
 //   croq_mbarrier_init(word, count), croq_mbarrier_arrive(word), croq_mbarrier_wait(word, parity),
@@ -369,6 +369,16 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
 }
 #endif
 #endif
+
+// Events of all blocks: a word of device memory that counts arrivals; `parties` of them complete a generation.
+CROQ_INLINE void croq_far_arrive(unsigned* arrivals) {
+  __threadfence();
+  atomicAdd(arrivals, 1u);
+}
+CROQ_INLINE void croq_far_wait(unsigned* arrivals, unsigned parties, unsigned generation) {
+  while ((atomicAdd(arrivals, 0u) / parties & 1u) == (generation & 1u)) __nanosleep(32);
+  __threadfence();
+}
 
 namespace croq_cell {
 using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from targets.cuda_text import emission, kernel
+from targets.cuda_text import cubin, emission, kernel
 
 from croq_magic.compiler import evaluate, integers
-from croq_magic.errors import CompileError
 
 SEEDS = Path(__file__).parents[2] / "programs" / "seeds"
 
@@ -252,12 +250,25 @@ def test_roles_wait_at_barriers_of_the_block() -> None:
     assert "croq_mbarrier_wait(&have[n_1 % 2], n_1 / 2);" in text
 
 
-def test_an_event_of_all_blocks_is_not_supported_yet() -> None:
-    with pytest.raises(CompileError, match="an event of all blocks is not supported by the cuda target"):
-        kernel("""__co__ void f(s32 [4]& x) {
-  global event e;
-  parallel b by 2 : block<cooperative>, t by 32 : thread {
-    inthreads.async (t == 0) { trigger e; }
-    inthreads.async (t == 1) { wait e; x.at(b) = 1; }
+CHAIN = """__co__ s32 [9, 32] f(s32 [9, 32] x) {
+  s32 [9, 32] r;
+  global event<32> passed[9];
+  parallel b by 9 : block, t by 32 : thread {
+    if (b > 0) { wait passed[b - 1]; }
+    r.at(b, t) = x.at(b, t) + (b > 0 ? r.at(b > 0 ? b - 1 : 0, t) : 0);
+    if (b < 8) { trigger passed[b]; }
   }
-}""")
+  return r;
+}"""
+
+
+def test_events_of_all_blocks_are_words_of_device_memory() -> None:
+    found = emission(CHAIN)
+    (launch,) = found.kernels
+    assert launch.cooperative
+    (counter,) = [a for a in launch.arguments if a.kind == "counter"]
+    assert integers.value(counter.words) == 9
+    assert "const unsigned passed_parties = 32;" in found.text
+    assert "croq_far_arrive(&passed[b]);" in found.text
+    binary, log = cubin(found.text, "sm_80")
+    assert binary, log

@@ -184,6 +184,12 @@ class CudaDialect(Dialect):
     def event_wait(self, event: str, generation: str) -> str:
         return f"croq_mbarrier_wait(&{event}, {generation});"
 
+    def far_arrive(self, event: str) -> str:
+        return f"croq_far_arrive(&{event});"
+
+    def far_wait(self, event: str, parties: str, generation: str) -> str:
+        return f"croq_far_wait(&{event}, {parties}, {generation});"
+
     # ------------------------------------------------------------------------------------------------ messages
 
     def fail(self, report: str, number: int, values: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.source import Span
+from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.types import DType
 
 
@@ -230,6 +231,15 @@ class Dialect(abc.ABC):
     def event_wait(self, event: str, generation: str) -> str:
         """A statement: waits until `generation` is complete. Only its lowest bit counts (generations are counted from
         0); an event that starts ready is waited for as one that has completed generation -1."""
+
+    def far_arrive(self, event: str) -> str:
+        """A statement: one party arrives at an event in device memory; `event` is its word, an lvalue, which was zero
+        before the launch."""
+        raise Unsupported(f"events between blocks are not supported by the {self.name} target")
+
+    def far_wait(self, event: str, parties: str, generation: str) -> str:
+        """A statement: waits at such an event, like `event_wait`."""
+        raise Unsupported(f"events between blocks are not supported by the {self.name} target")
 
     # ------------------------------------------------------------------------------------------------ messages
 

@@ -25,9 +25,9 @@ class KernelArgument:
     "buffer": the device memory of `node`, a global buffer (all its slots). "scalar": the value of `node` (a parameter,
     a symbolic dimension, or a scalar or loop index of the host body), passed as `dtype`. "report": `REPORT_WORDS` words
     of 64 bits, zero before the launch; a failed check stores its number plus one in word 0 and its values (instance,
-    then operands, in the order of its `CheckSite`; floats as the bits of an f64) in the words behind. "counter": two
-    words of 32 bits, zero before the launch, with which the blocks of a cooperative launch meet. `written` is set for a
-    buffer that the kernel may write.
+    then operands, in the order of its `CheckSite`; floats as the bits of an f64) in the words behind. "counter":
+    `words` words of 32 bits, zero before the launch, with which the blocks of a launch meet. `written` is set for what
+    the kernel may write.
     """
 
     name: str
@@ -35,6 +35,7 @@ class KernelArgument:
     dtype: DType | None = None
     node: ir.Buffer | ir.Var | None = None
     written: bool = False
+    words: ir.Expr = dataclasses.field(default_factory=lambda: ir.Const(2))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,7 +1,9 @@
-"""Events of a block: barriers in its memory at which some threads arrive and others wait.
+"""Events: barriers in the block's memory, or in device memory, at which some threads arrive and others wait.
 
 An event completes a generation when as many threads have arrived as reach its triggers. Every waiter keeps the parity
-of the generation it waits for, a bit a slot; `e.at(n)` gives it by `n` itself.
+of the generation it waits for, a bit a slot; `e.at(n)` gives it by `n` itself. Events of the launch, and those that a
+block triggers for all blocks of its cluster, are words in device memory, a copy a block for the latter; then all blocks
+must run at the same time.
 """
 
 from __future__ import annotations
@@ -9,14 +11,15 @@ from __future__ import annotations
 import math
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.evaluate import free_variables
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
-from croq_magic.compiler.targets.simt.expressions import depends_on
+from croq_magic.compiler.targets.simt.emission import KernelArgument
 from croq_magic.compiler.targets.simt.guards import ModuleState
+from croq_magic.compiler.targets.simt.parties import Axes, parties
 from croq_magic.compiler.targets.simt.statements import Statements
-from croq_magic.compiler.targets.simt.threads import Threads, select
+from croq_magic.compiler.targets.simt.threads import Threads
+from croq_magic.compiler.visit import walk
 
-MAX_SLOTS = 32  # of an event whose waiters count for themselves: a bit a slot
+BITS = 32  # slots whose parities a waiter keeps in one word
 
 
 class Events(Statements):
@@ -28,14 +31,31 @@ class Events(Statements):
         self.parties: dict[int, int] = {}
         self.counted: dict[int, str] = {}  # name of the variable with a waiter's parities
         self.local_units: dict[int, int] = {}
+        self.far: dict[int, KernelArgument] = {}  # events in device memory
+        self.party_names: dict[int, str] = {}  # of constants, as triggers may come after waits
+        nodes = walk(threads.root.body)
+        self.of_cluster = {id(n.event) for n in nodes if isinstance(n, ir.Trigger) and n.cluster}
+
+    def grid_axes(self) -> Axes:
+        """Indices and extents of all blocks of the launch."""
+        raise NotImplementedError
+
+    def cluster_axes(self) -> Axes:
+        """Indices and extents of the blocks of a cluster."""
+        raise NotImplementedError
 
     def event_definitions(self) -> list[str]:
         """The lines that define all events and make them ready for use."""
-        if not self.events:
-            return []
         d = self.dialect
         lines = [d.event_array(self._name(e), self._count(e)) for e in self.events]
-        lines += [f"unsigned {name} = 0;" for name in self.counted.values()]
+        for key, name in self.counted.items():
+            words = -(-math.prod(self._seen[key].slots) // BITS)
+            lines.append(f"unsigned {name} = 0;" if words == 1 else f"unsigned {name}[{words}] = {{0}};")
+        for key, name in self.party_names.items():
+            event = self._seen[key]
+            lines.append(f"const unsigned {name} = {self.parties.get(key, event.parties or 1)};")
+        if not self.events:
+            return ["  " + line for line in lines]
         lines.append(f"if ({self.thread} == 0) {{" if not self.single else "{")
         for e in self.events:
             parties = self.parties.get(id(e), e.parties or 1)
@@ -50,8 +70,8 @@ class Events(Statements):
 
     @property
     def events(self) -> list[ir.Event]:
-        """Events that the kernel triggers or waits for, in order of appearance."""
-        return list(self._seen.values())
+        """Events in the block's memory that the kernel triggers or waits for, in order of appearance."""
+        return [e for e in self._seen.values() if id(e) not in self.far]
 
     def _name(self, e: ir.Event) -> str:
         return self.names.of(e)
@@ -60,9 +80,12 @@ class Events(Statements):
         return math.prod(e.slots) * self.local_units.get(id(e), 1)
 
     def _note(self, e: ir.Event) -> None:
-        if e.storage is ir.Storage.GLOBAL:
-            raise self.unsupported(f"`{e.name}`: an event of all blocks is", None)
         self._seen.setdefault(id(e), e)
+        if (e.storage is ir.Storage.GLOBAL or id(e) in self.of_cluster) and id(e) not in self.far:
+            words: ir.Expr = integers.constant(math.prod(e.slots))
+            if id(e) in self.of_cluster:
+                words = integers.mul(words, integers.product(extent for _, extent in self.grid_axes()))
+            self.far[id(e)] = KernelArgument(self._name(e), "counter", words=words, written=True)
         if e.storage is ir.Storage.LOCAL and id(e) not in self.local_units:
             _, size, region = self.unit()
             count = integers.value(size)
@@ -80,41 +103,63 @@ class Events(Statements):
 
     def _parties(self, s: ir.Trigger) -> int:
         """How many threads get to a trigger."""
-        names = self.divergent()
-        indices = {var.name for region in self.chain for var in region.indices}
-        divergent = [c for c in self.conditions if depends_on(c, names)]
-        found = select(self.threads, self.chain, divergent)
-        if found is None or any(not _only(c, indices) for c in divergent):
+        blocks: Axes = ()
+        if id(s.event) in self.far:
+            blocks = self.cluster_axes() if s.cluster else self.grid_axes() if self._is_global(s.event) else ()
+        slot = (*s.slot, *((s.order,) if s.order is not None else ()))
+        if s.event.parties and self._is_global(s.event):
+            return s.event.parties
+        found = parties(self.threads, self.chain, self.conditions, self.divergent(), blocks, slot)
+        if not found:
             if s.event.parties:
                 return s.event.parties
             raise self.unsupported("an event triggered by threads that are selected by changing values is", s.span)
-        if s.event.storage is ir.Storage.LOCAL:
-            _, size, region = self.unit()
-            if region is not None:
-                lanes = integers.value(size) or 1
-                first = found.threads[0] // lanes if found.threads else 0
-                return len([t for t in found.threads if t // lanes == first])
-        return len(found.threads)
+        if s.event.storage is ir.Storage.LOCAL and self.unit()[2] is not None:
+            lanes = integers.value(self.unit()[1]) or 1
+            return len([t for t in found if t // lanes == found[0] // lanes])
+        return len(found)
+
+    @staticmethod
+    def _is_global(e: ir.Event) -> bool:
+        return e.storage is ir.Storage.GLOBAL
 
     def trigger(self, s: ir.Trigger) -> None:
-        if s.cluster:
-            raise self.unsupported("events of other blocks of a cluster are", s.span)
         self._note(s.event)
-        parties = self._parties(s)
-        known = self.parties.setdefault(id(s.event), parties)
-        if known != parties:
-            what = f"`{s.event.name}`: triggers by {known} and by {parties} threads are"
-            raise self.unsupported(what, s.span)
+        count = self._parties(s)
+        known = self.parties.setdefault(id(s.event), count)
+        if known != count:
+            raise self.unsupported(f"`{s.event.name}`: triggers by {known} and by {count} threads are", s.span)
         allowed = self.pending_groups(s)
         if allowed is not None:
             self.line(self.dialect.async_wait(allowed))
+        if s.cluster:
+            self._trigger_cluster(s)
+            return
         for slot in self._slots(s.event, s.slot, s.order):
-            self.line(self.dialect.event_arrive(slot))
+            far = id(s.event) in self.far
+            self.line(self.dialect.far_arrive(slot) if far else self.dialect.event_arrive(slot))
+
+    def _trigger_cluster(self, s: ir.Trigger) -> None:
+        """An arrival at the copy of every block of the cluster."""
+        size = self.expressions.index(integers.product(extent for _, extent in self.cluster_axes()), TIMES + 1)
+        name, slots = self._name(s.event), math.prod(s.event.slots)
+        number = self.dialect.block_index(0)
+        block = self.names.fresh("block")
+        first = f"{number} / {size} * {size}"
+        with self.block(f"for (unsigned {block} = {first}; {block} < {first} + {size}; ++{block})"):
+            for text, _ in self._places(s.event, s.slot, s.order):
+                self.line(self.dialect.far_arrive(f"{name}[{block} * {slots} + {text}]"))
 
     def _slots(self, e: ir.Event, slot: tuple[ir.Expr, ...], order: ir.Expr | None) -> list[str]:
         """Lvalues of the chosen slots."""
-        name, base = self._name(e), self._unit_offset(e)
-        return [f"{name}[{base}{text}]" if base else f"{name}[{text}]" for text, _ in self._places(e, slot, order)]
+        return [self._lvalue(e, text) for text, _ in self._places(e, slot, order)]
+
+    def _lvalue(self, e: ir.Event, text: str) -> str:
+        name = self._name(e)
+        if id(e) not in self.far:
+            return f"{name}[{self._unit_offset(e)}{text}]"
+        base = f"{self.dialect.block_index(0)} * {math.prod(e.slots)} + " if id(e) in self.of_cluster else ""
+        return f"{name}[{base}{text}]"
 
     def _places(self, e: ir.Event, slot: tuple[ir.Expr, ...], order: ir.Expr | None) -> list[tuple[str, ir.Expr]]:
         count = math.prod(e.slots)
@@ -132,33 +177,40 @@ class Events(Statements):
 
     def wait_event(self, s: ir.WaitEvent) -> None:
         self._note(s.event)
-        base = self._unit_offset(s.event)
+        d = self.dialect
+
+        def wait(slot: str, generation: str) -> str:
+            if id(s.event) in self.far:
+                return d.far_wait(slot, self._parties_name(s.event), generation)
+            return d.event_wait(slot, generation)
+
         for text, place in self._places(s.event, s.slot, s.order):
-            slot = f"{self._name(s.event)}[{base}{text}]"
+            slot = self._lvalue(s.event, text)
             if s.order is not None:
                 generation = integers.floordiv(s.order, integers.constant(math.prod(s.event.slots)))
                 if s.event.ready:
                     generation = integers.add(generation, integers.ONE)
                 self.expressions.modular = True  # only the lowest bit counts
-                text = self.expressions.index(generation)
+                generation_text = self.expressions.index(generation)
                 self.expressions.modular = False
-                self.line(self.dialect.event_wait(slot, text))
+                self.line(wait(slot, generation_text))
                 continue
-            bits = self._counted(s)
-            shift = self.expressions.index(place, 12)
-            turn = f"({bits} >> {shift})" if integers.value(place) != 0 else bits
-            self.line(self.dialect.event_wait(slot, f"{turn} + 1" if s.event.ready else turn))
+            bits, shift = self._counted(s), self.expressions.index(place, 12)
+            if math.prod(s.event.slots) > BITS:
+                bits, shift = f"{bits}[({shift}) / {BITS}]", f"({shift}) % {BITS}"
+            first = integers.value(place) == 0
+            turn = bits if first else f"({bits} >> {shift})"
+            self.line(wait(slot, f"{turn} + 1" if s.event.ready else turn))
             if not s.spin:
-                self.line(f"{bits} ^= 1u << {shift};" if integers.value(place) != 0 else f"{bits} ^= 1u;")
+                self.line(f"{bits} ^= 1u;" if first else f"{bits} ^= 1u << {shift};")
+
+    def _parties_name(self, e: ir.Event) -> str:
+        if id(e) not in self.party_names:
+            self.party_names[id(e)] = self.names.fresh(f"{e.name}_parties")
+        return self.party_names[id(e)]
 
     def _counted(self, s: ir.WaitEvent) -> str:
         e = s.event
-        if math.prod(e.slots) > MAX_SLOTS:
-            raise self.unsupported(f"`{e.name}`: more than {MAX_SLOTS} slots without `.at` are", s.span)
         if id(e) not in self.counted:
             self.counted[id(e)] = self.names.fresh(f"{e.name}_turns")
         return self.counted[id(e)]
-
-
-def _only(condition: ir.Expr, names: set[str]) -> bool:
-    return set(free_variables((condition,))) <= names

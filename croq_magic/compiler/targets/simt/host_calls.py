@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.simt.device import Device, Extents
     from croq_magic.compiler.targets.simt.host import HostProgram
 
+_ABANDONED: list[Any] = []  # calls that were interrupted while a device was at work: what it may write to stays alive
 REPORT_WORDS = 64  # as in emission.py, which a program from the cache does not load
 
 
@@ -27,7 +28,9 @@ class Span:
     `array` is flat. Where the device is unified there is one memory, and only order matters.
     """
 
-    __slots__ = ("_access", "array", "call", "count", "dtype", "memory", "on_device", "on_host", "output", "zeroed")
+    __slots__ = (
+        "_access", "array", "call", "count", "dtype", "memory", "on_device", "on_host", "output", "resident", "zeroed",
+    )  # fmt: skip
 
     def __init__(self, call: Call, dtype: DType, count: int, array: np.ndarray | None, zeroed: bool) -> None:
         self.call = call
@@ -39,6 +42,7 @@ class Span:
         self.on_host = array is not None
         self.on_device = False
         self.output = False  # the caller looks at the array after the call
+        self.resident = False  # the caller's array is memory of the device
         self._access: tuple[elements.Get, elements.Set] | None = None
 
     @property
@@ -95,6 +99,12 @@ class Span:
             self._access = elements.access(self.host(True), self.dtype)
         self._access[1](index, value)
 
+    def adopt(self, array: Any) -> None:
+        """The span's memory is that of an array on the device."""
+        self.memory = self.call.device.adopt(array)
+        self.resident = True
+        self.on_host = False
+
     def fill(self, value: Any) -> None:
         """Every element becomes `value`; what was there is not needed."""
         if not self.on_host and not self.call.unified:
@@ -128,6 +138,16 @@ class Strided(Window):
         super().__init__(span, extents)
         self.first = first
         self.strides = strides
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether this is all of the span, in its order."""
+        step, count = 1, self.span.count
+        for extent, stride in zip(reversed(self.extents), reversed(self.strides), strict=True):
+            if extent != 1 and stride != step:
+                return False
+            step *= extent
+        return self.first == 0 and step == count
 
     def _window(self, array: np.ndarray) -> np.ndarray:
         size = array.itemsize
@@ -176,6 +196,7 @@ class Call:
         self.program = program
         self.device = device
         self.unified = device.unified
+        self._asynchronous = getattr(device, "asynchronous", False)
         self.pending = False  # launches may be running
         self.spans: list[Span] = []
         self._memory: list[Any] = []
@@ -184,18 +205,27 @@ class Call:
 
     # --------------------------------------------------------------------------------------------------------- spans
 
-    def argument(self, array: np.ndarray, dtype: DType, written: bool) -> Span:
-        """A span parameter."""
-        span = Span(self, dtype, array.size, array.reshape(-1), False)
+    def argument(self, array: Any, dtype: DType, written: bool) -> Span:
+        """A span parameter: an array of the host, or of the device where it has memory of its own."""
+        if isinstance(array, np.ndarray):
+            span = Span(self, dtype, array.size, array.reshape(-1), False)
+        else:
+            span = Span(self, dtype, array.size, None, False)
+            span.adopt(array)
+            span.on_device = True
         if written:
             span.output = True
             self.spans.append(span)
         return span
 
-    def result(self, array: np.ndarray, dtype: DType, zeroed: bool) -> Span:
+    def result(self, array: Any, dtype: DType, zeroed: bool) -> Span:
         """The array of a returned span. Unless it has to be zero, it may hold anything."""
-        span = Span(self, dtype, array.size, array.reshape(-1), zeroed)
-        span.on_host = False
+        if isinstance(array, np.ndarray):
+            span = Span(self, dtype, array.size, array.reshape(-1), zeroed)
+            span.on_host = False
+        else:
+            span = Span(self, dtype, array.size, None, zeroed)
+            span.adopt(array)
         span.output = True
         self.spans.append(span)
         return span
@@ -220,9 +250,16 @@ class Call:
     def no_memory(self) -> NoReturn:
         raise TargetError(f"{self.program.name}: not enough memory for its buffers")
 
-    def give(self, window: Window, result: np.ndarray) -> None:
+    def give(self, window: Window, result: Any) -> None:
         """Returns a view: its elements go to the result's array."""
-        result.reshape(tuple(window.extents))[...] = window.read()
+        if isinstance(result, np.ndarray):
+            result.reshape(tuple(window.extents))[...] = window.read()
+            return
+        span, memory = window.span, self.device.adopt(result)
+        if isinstance(window, Strided) and window.is_whole and span.on_device:
+            self.device.copy(memory, span.memory, span.nbytes)
+        else:
+            self.device.upload(memory, np.ascontiguousarray(window.read()).reshape(-1))
 
     # ------------------------------------------------------------------------------------------------------ launches
 
@@ -244,48 +281,53 @@ class Call:
             self._report = words, memory
         return self._report[1]
 
-    def counter(self) -> Any:
-        """Two words of zero for a cooperative launch."""
+    def counter(self, words: int) -> Any:
+        """Words of zero with which the blocks of a launch meet."""
         if self.unified:
-            self._counters.append(np.zeros(2, np.uint32))
+            self._counters.append(np.zeros(words, np.uint32))
             return self.device.bind(self._counters[-1])
-        memory = self.allocate(8)
-        self.device.zero(memory, 8)
+        memory = self.allocate(4 * words)
+        self.device.zero(memory, 4 * words)
         return memory
 
     def settle(self) -> None:
         """Waits for all launches; raises the `CheckError` of a check that failed in one."""
         if not self.pending:
             return
-        if self._report is None:
-            self.device.synchronize()
-            self.pending = False
-            return
-        words, memory = self._report
-        if self.unified:
-            self.device.synchronize()
-        else:
-            self.device.download(memory, words)
         self.pending = False
-        if words[0]:
+        try:
+            if self._report is None or self.unified:
+                self.device.synchronize()
+            else:
+                self.device.download(self._report[1], self._report[0])
+        except KeyboardInterrupt:
+            _ABANDONED.append(self)
+            self._memory = []
+            raise
+        if self._report is not None and self._report[0][0]:
+            number, *values = map(int, self._report[0])
             program = self.program
-            site = program.kernel_checks[int(words[0]) - 1]
-            raise CheckError(site.message(program.name, [int(w) for w in words[1:]], program.source))
+            raise CheckError(program.kernel_checks[number - 1].message(program.name, values, program.source))
 
     def finish(self) -> None:
-        """Brings everything that the caller sees up to date."""
-        self.settle()
-        for span in self.spans:
-            if span.output:
+        """Brings everything that the caller sees up to date. Where a device works on while its caller goes on, arrays
+        that lie there are not waited for."""
+        outputs = [span for span in self.spans if span.output]
+        if self._report is not None or not self._asynchronous or not all(span.resident for span in outputs):
+            self.settle()
+        for span in outputs:
+            if span.resident:
+                span.device(False)
+            else:
                 span.host()
 
     def release(self) -> None:
         """Gives the memory back, when no kernel uses it any more."""
-        if self.pending:
+        if self.pending and not self._asynchronous:
             self.device.synchronize()
         for memory in self._memory:
             self.device.release(memory)
-        self._memory.clear()
+        self._memory = []
 
     # ------------------------------------------------------------------------------------------------ checks, prints
 

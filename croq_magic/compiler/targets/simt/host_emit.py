@@ -347,6 +347,9 @@ class HostWriter:
                 if argument.node.dtype is not dtype and dtype is not S64:
                     text = self.value(argument.node, dtype)
                 arguments.append(f"{self.packer(dtype)}({text})")
+            elif argument.kind == "counter":
+                self.types.update(node.dtype.name for node in walk(argument.words) if isinstance(node, ir.Expr))
+                arguments.append(f"call.counter({self.expressions.index(argument.words)})")
             else:
                 arguments.append(f"call.{argument.kind}()")
         grid, block = (self.expressions.indices(e) for e in (kernel.grid, kernel.block))
@@ -410,7 +413,7 @@ _HANDLERS: dict[type, Callable[[HostWriter, Any], None]] = {
     ir.Return: HostWriter.finish,
     ir.CxxText: _never("C++ text is"),
     ir.Call: _never("calls of C++ functions are"),
-    ir.DeclareEvent: _never("events are"),
+    ir.DeclareEvent: lambda out, s: None,  # its words come with each launch
     ir.Trigger: _never("events are"),
     ir.WaitEvent: _never("events are"),
 }

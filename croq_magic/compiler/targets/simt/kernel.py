@@ -15,6 +15,7 @@ from croq_magic.compiler.targets.simt.emission import KernelArgument, SimtKernel
 from croq_magic.compiler.targets.simt.events import Events
 from croq_magic.compiler.targets.simt.groups import pending_groups
 from croq_magic.compiler.targets.simt.guards import REPORT, ModuleState
+from croq_magic.compiler.targets.simt.parties import Axes
 from croq_magic.compiler.targets.simt.storage import (
     ALIGNMENT,
     SWIZZLED,
@@ -68,7 +69,8 @@ class KernelEmitter(Events):
         self._place = None
         grid = self._grid()
         head, self.lines = self.lines, []
-        prologue = [*self._thread_number(), *head, *self._shared(), *self.event_definitions()]
+        events = self.event_definitions()
+        prologue = [*self._thread_number(), *head, *self._shared(), *events]
         arguments = self._all_arguments()
         parameters = [self._parameter(a) for a in arguments]
         dynamic, declaration = ("", "")
@@ -83,8 +85,9 @@ class KernelEmitter(Events):
         if declaration:
             self.line("  " + declaration)
         self.lines += [*prologue, *body, "}"]
+        together = self.cooperative or bool(self.far)
         total = self.layout.total if self.layout.dynamic else integers.ZERO
-        return SimtKernel(self.symbol, self.launch, arguments, grid, self.threads.block, total, self.cooperative)
+        return SimtKernel(self.symbol, self.launch, arguments, grid, self.threads.block, total, together)
 
     # --------------------------------------------------------------------------------------------------- parameters
 
@@ -111,6 +114,7 @@ class KernelEmitter(Events):
 
     def _all_arguments(self) -> tuple[KernelArgument, ...]:
         found = sorted(self.arguments.values(), key=lambda a: a.kind != "buffer")
+        found += self.far.values()
         if self.uses_counter:
             found.append(KernelArgument(COUNTER, "counter", written=True))
         if self.reports:
@@ -121,13 +125,19 @@ class KernelEmitter(Events):
         if a.kind == "report":
             return self.dialect.report_parameter(REPORT)
         if a.kind == "counter":
-            return self.dialect.counter_parameter(COUNTER)
+            return self.dialect.counter_parameter(a.name)
         if a.kind == "buffer":
             assert a.dtype is not None
             return self.dialect.buffer_parameter(a.dtype, a.name, not a.written, True)
         return self.dialect.scalar_parameter(a.dtype, a.name)
 
     # ---------------------------------------------------------------------------------------------------- the grid
+
+    def grid_axes(self) -> Axes:
+        return [pair for region in self.grid for pair in zip(region.indices, region.extents, strict=True)]
+
+    def cluster_axes(self) -> Axes:
+        return list(zip(self.block_region.indices, self.block_region.extents, strict=True))
 
     def _grid(self) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
         """Declares the indices of the grid and returns its extents."""
