@@ -122,7 +122,7 @@ struct Worker {
   char* static_shared;
   int64_t spins;       // rounds in which nobody did anything but spin
   int64_t threads, barriers;
-  uint32_t first_serial, phase, fences;
+  uint32_t first_serial, fences, phase;  // fences and barriers of the grid so far, and as many at the last of these
   int64_t looks;
   struct Watch* watch;
 };

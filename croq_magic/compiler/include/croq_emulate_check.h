@@ -22,7 +22,7 @@ struct Record {
 };
 struct Cell {
   Record write, reads[2];
-  uint32_t phase[3];  // what the worker had counted: barriers of the grid and, in the upper half, fences
+  uint32_t stamp[3];  // how many fences and barriers of the grid there had been
   uint32_t pad;
 };
 
@@ -257,14 +257,14 @@ void pass_fence(croq_thread* self) {
 }
 
 // ------------------------------------------------------------------------------------------------------ the finding
-bool learnt(Worker* worker, uint32_t serial, const Record& record, uint32_t fences) {
+bool learnt(Worker* worker, uint32_t serial, const Record& record, uint32_t stamp) {
   Watch* watch = worker->watch;
   for (uint32_t i = 0; i < watch->learnt_count; ++i) {
     const Learnt& known = watch->learnt[i];
     if (known.serial != serial) continue;
     const Place& place = watch->places[known.place];
     for (uint32_t j = 0; j < known.count; ++j)
-      if (place.passed[j].serial == record.serial && fences < (place.passed[j].fences & 0xffff)) return true;
+      if (place.passed[j].serial == record.serial && stamp < place.passed[j].fences) return true;
   }
   return false;
 }
@@ -279,8 +279,8 @@ bool meets(croq_thread* self, Block* block, const Record& record, uint32_t stamp
   } else if (shared || record.serial < worker->first_serial) {
     return false;
   }
-  if ((stamp & 0xffff) < worker->phase) return false;
-  return !worker->watch->learnt_count || !learnt(worker, block->serial, record, stamp >> 16);
+  if (stamp < worker->phase) return false;
+  return !worker->watch->learnt_count || !learnt(worker, block->serial, record, stamp);
 }
 
 croq_finding at_place(croq_thread* self, const Region& region, char* address, int32_t size, int32_t kind, int32_t access,
@@ -388,7 +388,7 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     if (!make_cells(*region, shift)) no_cells(self);
   }
   const bool shared = region->space == CROQ_SPACE_SHARED || region->space == CROQ_SPACE_DYNAMIC;
-  const uint32_t stamp = (worker->fences & 0xffff) << 16 | (worker->phase & 0xffff);
+  const uint32_t stamp = worker->fences;
   const Record now = {block->serial, (uint16_t)self->linear, (uint8_t)access, 0,
                       block->order->clock[self->linear], site};
   Cell* cell = region->cells + (offset >> region->shift);
@@ -408,22 +408,22 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     if (shared && (access & 3) != kWrite && !(access & kAsync) && write.serial != now.serial) {
       report(worker->launch, at_place(self, *region, address, (int32_t)size, CROQ_FOUND_UNINITIALISED, access, site));
       cell->write = now;  // once is enough
-      cell->phase[0] = stamp;
+      cell->stamp[0] = stamp;
       continue;
     }
-    if (!own_write && !(access & kLoose && write.kind & kLoose) && meets(self, block, write, cell->phase[0], shared))
+    if (!own_write && !(access & kLoose && write.kind & kLoose) && meets(self, block, write, cell->stamp[0], shared))
       report_race(self, *region, address, (int32_t)size, access, site, write);
     if ((access & 3) == kRead) {
       Record& first = cell->reads[0];
       if (first.serial == now.serial && first.thread == now.thread) {
         first = now;
-        cell->phase[1] = stamp;
-      } else if (!meets(self, block, first, cell->phase[1], shared)) {
+        cell->stamp[1] = stamp;
+      } else if (!meets(self, block, first, cell->stamp[1], shared)) {
         first = now;
-        cell->phase[1] = stamp;
+        cell->stamp[1] = stamp;
       } else {
         cell->reads[1] = now;
-        cell->phase[2] = stamp;
+        cell->stamp[2] = stamp;
       }
       continue;
     }
@@ -431,7 +431,7 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
       const Record& read = cell->reads[i];
       if (read.serial && !(read.serial == now.serial && read.thread == now.thread) &&
           !(access & kLoose && read.kind & kLoose) &&
-          meets(self, block, read, cell->phase[1 + i], shared))
+          meets(self, block, read, cell->stamp[1 + i], shared))
         report_race(self, *region, address, (int32_t)size, access, site, read);
     }
     // An update right after the thread's own plain write leaves that on record: the plain one may race where updates do
@@ -439,7 +439,7 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     const bool weaker = own_write && access & kLoose && !(write.kind & kLoose) && write.clock == now.clock;
     if (!weaker) cell->write = now;
     cell->reads[0].serial = cell->reads[1].serial = 0;
-    cell->phase[0] = stamp;
+    cell->stamp[0] = stamp;
   }
 }
 

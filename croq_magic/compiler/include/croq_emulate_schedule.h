@@ -300,7 +300,7 @@ void count_grid(Worker* worker) {
   const uint64_t all = (uint64_t)worker->blocks * (worker->active ? worker->active->threads : 0);
   if (!worker->at_grid || worker->at_grid + (uint64_t)worker->grid_ended < all) return;
   worker->at_grid = 0;
-  ++worker->phase;
+  worker->phase = ++worker->fences;
   Block* block = worker->active;
   do {
     wake_all(block, block->gathered);
