@@ -27,8 +27,9 @@ class HostCode:
     `headers` are bundled headers (`compiler/include/`) that come before everything, in order; `prelude` is text after
     them. `functions` maps names of the IR to the text that takes a function's place, `places` the same names to offsets
     in the source where functions stand. `keeps_cok` says that the contents of `__cok__` blocks stay in the file; a
-    target that compiles them on their own has them in `prelude` as it needs them. `runtime` are bundled C++ files that
-    the executable needs; a self-contained text begins with them.
+    target that compiles them on their own has them in `device` as it needs them; `keeps_device` says the same of device
+    functions. `runtime` are bundled C++ files that the executable needs; a self-contained text begins with them.
+    `device` is the text of the device's own file, where there is one, named with the suffix `device_suffix`.
     """
 
     headers: tuple[str, ...]
@@ -37,6 +38,9 @@ class HostCode:
     places: Mapping[str, int]
     keeps_cok: bool = True
     runtime: tuple[str, ...] = ()
+    keeps_device: bool = True
+    device: str = ""
+    device_suffix: str = ""
 
 
 class HostTarget(Protocol):
@@ -65,6 +69,10 @@ class HostTarget(Protocol):
 
     def runtime_objects(self) -> Sequence[Path]:
         """The runtime as objects, compiled once and cached, for programs that were compiled without it."""
+        ...
+
+    def device_objects(self, code: HostCode, folder: Path) -> Sequence[Path]:
+        """Objects with the kernels of a program, made in the folder where the host's text does not hold them."""
         ...
 
     def identity(self) -> Mapping[str, str]:

@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from croq_magic.compiler.bundled import INCLUDE, header
+from croq_magic.compiler.source import Span
 from croq_magic.compiler.split import Region, Unit
+from croq_magic.compiler.targets.cpu.verbatim import declarations
 from croq_magic.compiler.whole.host import HostCode
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
@@ -40,8 +42,11 @@ def merge(
     out += [_definition(each) for each in defines if not _is_librarys(each)]
     out.append(f"#line {_line(unit, 0)}\n")
     macros = [name for name, _ in defines]
+    left_out = [] if code.keeps_device else list(_device_functions(unit))
     for region in unit.regions:
-        if region.kind == "tileflow":
+        if any(span.start < region.span.end and region.span.start < span.end for span in left_out):
+            out.append(_OURS.sub(r"// \1", _without(region.span, left_out)))
+        elif region.kind == "tileflow":
             out += _tileflow(unit, region, code, macros)
         elif region.kind == "cok":
             out += _cok(unit, region, code)
@@ -51,6 +56,31 @@ def merge(
             out.append(_OURS.sub(r"// \1", region.text))
     text = "".join(out)
     return text if text.endswith("\n") else text + "\n"
+
+
+def _device_functions(unit: Unit) -> Iterator[Span]:
+    """Device functions with the beginnings of their declarations (`template <int N>`), unless the host has them too."""
+    before: Region | None = None
+    for region in unit.regions:
+        if region.kind == "device":
+            start = region.span.start
+            if before is not None and before.kind == "host":
+                last = list(declarations(before.span))[-1:]
+                if last and not last[0].text.rstrip().endswith(("}", ";")):
+                    start = last[0].start
+            span = Span(unit.source, start, region.span.end)
+            if not re.search(r"\b__host__\b", span.text.partition("{")[0]):
+                yield span
+        before = region
+
+
+def _without(region: Span, spans: Sequence[Span]) -> str:
+    """The text of a region with blanks in the place of spans."""
+    text = region.text
+    for span in spans:
+        start, end = max(0, span.start - region.start), max(0, span.end - region.start)
+        text = text[:start] + re.sub(r"[^\n]", " ", text[start:end]) + text[end:]
+    return text
 
 
 def _definition(macro: tuple[str, str]) -> str:

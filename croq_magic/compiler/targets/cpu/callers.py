@@ -48,7 +48,7 @@ def emit(unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str])
             raise
         table = state.checks[first:]
         signature, has_cok = shown[function.name], bool(unit.of_kind("cok"))
-        texts[function.name] = _function(emitter, table, unit.source, signature, has_cok)
+        texts[function.name] = function_text(emitter, table, unit.source, signature, has_cok)
     prelude = Writer()
     if state.vectors:
         prelude.line("namespace croq_cell {")
@@ -79,7 +79,7 @@ def _string(text: str) -> str:
     return f'"{cxx_string(text.encode())}"'
 
 
-def _function(emitter: HostFunction, checks: Sequence[CheckSite], source: Source, shown: str, has_cok: bool) -> str:
+def function_text(emitter: HostFunction, checks: Sequence[CheckSite], source: Source, shown: str, has_cok: bool) -> str:
     """Kernels, entry and table of checks of a function, and the function that hosts call."""
     function = emitter.function
     out = Writer()
@@ -104,7 +104,7 @@ def _function(emitter: HostFunction, checks: Sequence[CheckSite], source: Source
         elif param.dtype is not None:
             types.append(f"{scalar_type(param.dtype)} {name}")
         else:
-            types.append(f"void* {name}")
+            types.append(f"{emitter.stream_type} {name}")
     _caller(out, emitter, params, types, table, names, shown)
     out.line("#pragma GCC diagnostic pop")
     return out.text()
@@ -114,7 +114,14 @@ def _table(out: Writer, emitter: HostFunction, checks: Sequence[CheckSite], sour
     """The table that failed checks are explained by, and how it is called; numbers count from the first of the file."""
     if not checks:
         return "nullptr"
-    with out.block(f"static const ::croq_host::check {emitter.table}[] =", "};"):
+    check_table(out, emitter.table, checks, source)
+    first = f" - {emitter.first_check}" if emitter.first_check else ""
+    return f"croq_code::{emitter.table}{first}"
+
+
+def check_table(out: Writer, name: str, checks: Sequence[CheckSite], source: Source) -> None:
+    """The table `name` that failed checks are explained by."""
+    with out.block(f"static const ::croq_host::check {name}[] =", "};"):
         for site in checks:
             span = Span(source, site.start, site.end) if site.start >= 0 else None
             place = f"{span.name}:{span.line}:{span.column}" if span is not None else ""
@@ -126,8 +133,6 @@ def _table(out: Writer, emitter: HostFunction, checks: Sequence[CheckSite], sour
             texts = (place, lines, site.what, site.code, "\n".join(site.instance), operands, types)
             fields = ", ".join(map(_string, texts))
             out.line(f"{{'{kind}', {fields}, {len(dims)}, {{{', '.join(map(str, dims))}}}}},")
-    first = f" - {emitter.first_check}" if emitter.first_check else ""
-    return f"croq_code::{emitter.table}{first}"
 
 
 def _caller(
@@ -165,7 +170,7 @@ def _caller(
                 pointer = f"{inputs[text]}.data" if text in inputs else f"{text}.data()"
                 words.append(f"(int64_t){pointer}")
             elif param.dtype is None:
-                words.append("0")
+                words.append(f"(int64_t){text}")
             elif is_narrow(param.dtype) or param.dtype.name == "f64":
                 words.append(f"croq_host::word((double){text})")
             else:

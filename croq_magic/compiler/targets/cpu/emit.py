@@ -106,7 +106,10 @@ def _called(function: ir.Function) -> set[str]:
 
 
 class HostFunction(Statements):
-    """The host body of one tileflow function; the kernels it launches are written before it."""
+    """The host body of one tileflow function; the kernels it launches are written before it. `stream_type` is the C++
+    type of its stream parameters."""
+
+    stream_type = "void*"
 
     def __init__(self, state: ModuleState, function: ir.Function) -> None:
         super().__init__(state, Names(_called(function)), "return CROQ_INTERRUPTED;", 1)

@@ -40,10 +40,10 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
             pieces.append((region.span, include is None or _OURS.search(include[1]) is None))
         elif region.kind == "host":
             after = regions[position + 1].kind if position + 1 < len(regions) else ""
-            declarations = list(_declarations(region.span))
-            for index, span in enumerate(declarations):
+            found = list(declarations(region.span))
+            for index, span in enumerate(found):
                 complete = span.text.rstrip().endswith(("}", ";"))
-                begins_device = after == "device" and index == len(declarations) - 1 and not complete
+                begins_device = after == "device" and index == len(found) - 1 and not complete
                 pieces.append((span, begins_device))
     changed = True
     kept = [always for _, always in pieces]
@@ -67,7 +67,7 @@ def macros(pieces: tuple[Span, ...]) -> list[str]:
     return [match[1] for span in pieces if (match := _MACRO.match(span.text))]
 
 
-def _declarations(span: Span) -> Iterator[Span]:
+def declarations(span: Span) -> Iterator[Span]:
     """Top-level declarations of host text; the last may be incomplete."""
     start, depth = span.start, 0
     for match in _TOKEN.finditer(span.text):

@@ -66,6 +66,9 @@ class CpuHost:
         command = shlex.join([*compiler.command, *self.flags()])
         return {"compiler": compiler.version, "command": command, "processor": toolchain.processor()}
 
+    def device_objects(self, code: HostCode, folder: Path) -> Sequence[Path]:
+        return ()
+
     def runtime_objects(self) -> Sequence[Path]:
         text = build.header("croq_runtime.cpp")
         parts = {

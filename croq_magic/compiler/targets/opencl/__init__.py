@@ -54,30 +54,35 @@ class OpenclTarget:
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> SimtEmission:
         """OpenCL C for functions after `passes`, with the device text of the cell. CompileError (UNS01) for what the
-        device cannot express, CXX01 for device text that is not C."""
+        device or the host part cannot express, CXX01 for device text that is not C."""
         from croq_magic.compiler.diagnostics import Diagnostic
         from croq_magic.compiler.source import Source, Span
         from croq_magic.compiler.targets.emit_cxx import Unsupported
-        from croq_magic.compiler.targets.opencl import foreign
-        from croq_magic.compiler.targets.opencl.dialect import OpenclDialect
-        from croq_magic.compiler.targets.opencl.words import renames
-        from croq_magic.compiler.targets.simt.emit import emit_module
         from croq_magic.compiler.targets.simt.host_emit import host_text
 
-        pieces = foreign.pieces(unit)
-        found = list(foreign.problems(unit, pieces))
-        if found:
-            raise CompileError(found)
-        words = renames(foreign.plain("\n".join(piece.text for piece in pieces)))
-        dialect = OpenclDialect(self.features, words)
         try:
-            emission = emit_module(dialect, functions, pieces, unit.source, True)
+            emission = self.kernels(unit, functions)
             for function in functions:
                 host_text(function, emission.kernels, self.name)  # what the host part cannot do is said here
         except Unsupported as problem:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None
         return emission
+
+    def kernels(self, unit: Unit, functions: Sequence[ir.Function]) -> SimtEmission:
+        """The kernels alone, whatever their host part is. CompileError (CXX01) for device text that is not C,
+        `Unsupported` for what the device cannot express."""
+        from croq_magic.compiler.targets.opencl import foreign
+        from croq_magic.compiler.targets.opencl.dialect import OpenclDialect
+        from croq_magic.compiler.targets.opencl.words import renames
+        from croq_magic.compiler.targets.simt.emit import emit_module
+
+        pieces = foreign.pieces(unit)
+        found = list(foreign.problems(unit, pieces))
+        if found:
+            raise CompileError(found)
+        words = renames(foreign.plain("\n".join(piece.text for piece in pieces)))
+        return emit_module(OpenclDialect(self.features, words), functions, pieces, unit.source, True)
 
     def build(self, emission: SimtEmission, function: ir.Function) -> OpenclModule:
         """Builds one function for the device. CompileError (CXX01) when its compiler refuses the cell's own text."""
