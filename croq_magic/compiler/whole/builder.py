@@ -98,6 +98,9 @@ def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, 
             _compile(program, [*command, f"-I{INCLUDE}"], verbose)
         objects = [str(made), *map(str, runtime.objects())]
         done = run_tool(program.host.link_command(objects, str(output)), verbose)
+    except KeyboardInterrupt:
+        runtime.join(0.5)  # its compiler was interrupted too, and leaves files that it removes
+        raise
     finally:
         if started is not None:
             started.close()
