@@ -79,7 +79,7 @@ def restored(device: Any, key: str) -> Any | None:
 def _load(device: Any, binary: bytes) -> Any:
     """A program from its binary."""
     cl = pyopencl()
-    loaded = cl._cl._Program(session(device)[0], [device], [binary])
+    loaded = cl._cl._Program(session(device).context, [device], [binary])
     loaded._build(b"", [device])
     return loaded
 
@@ -87,11 +87,11 @@ def _load(device: Any, binary: bytes) -> Any:
 def _compile(device: Any, text: str) -> Any:
     cl = pyopencl()
     # `cl.Program` would keep a cache of its own and write what does not compile to files.
-    made = cl._cl._Program(session(device)[0], text.encode())
+    made = cl._cl._Program(session(device).context, text.encode())
     try:
         made._build(" ".join(options(features(device))).encode(), [device])
     except cl.Error:
-        log = made._get_build_info(device, cl.program_build_info.LOG)
+        log = made.get_build_info(device, cl.program_build_info.LOG)
         raise CompilationFailed(_normal(log)) from None
     return made
 

@@ -13,12 +13,13 @@ KEYWORDS = frozenset(
 # Functions that OpenCL C has: what a cell defines under such a name would be a second declaration of it.
 BUILTINS = frozenset(
     """acos acosh acospi asin asinh asinpi atan atan2 atanh atanpi atan2pi cbrt ceil copysign cos cosh cospi erfc erf
-    exp exp2 exp10 expm1 fabs fdim floor fma fmax fmin fmod fract frexp hypot ilogb ldexp lgamma log log2 log10 log1p logb
-    mad maxmag minmag modf nan nextafter pow pown powr remainder remquo rint rootn round rsqrt sin sincos sinh sinpi
-    sqrt tan tanh tanpi tgamma trunc abs abs_diff add_sat hadd rhadd clamp clz ctz mad_hi mad_sat max min mul_hi rotate
-    sub_sat upsample popcount mad24 mul24 degrees mix radians step smoothstep sign cross dot distance length normalize
-    fast_distance fast_length fast_normalize isequal isnotequal isgreater isless isfinite isinf isnan isnormal signbit
-    any all bitselect select barrier mem_fence prefetch shuffle shuffle2 vec_step printf""".split()
+    exp exp2 exp10 expm1 fabs fdim floor fma fmax fmin fmod fract frexp hypot ilogb ldexp lgamma log log2 log10
+    log1p logb mad maxmag minmag modf nan nextafter pow pown powr remainder remquo rint rootn round rsqrt sin
+    sincos sinh sinpi sqrt tan tanh tanpi tgamma trunc abs abs_diff add_sat hadd rhadd clamp clz ctz mad_hi
+    mad_sat max min mul_hi rotate sub_sat upsample popcount mad24 mul24 degrees mix radians step smoothstep sign
+    cross dot distance length normalize fast_distance fast_length fast_normalize isequal isnotequal isgreater
+    isless isfinite isinf isnan isnormal signbit any all bitselect select barrier mem_fence prefetch shuffle
+    shuffle2 vec_step printf""".split()
 ) - {"printf"}
 
 # What a variable of generated text must not be called.

@@ -34,7 +34,7 @@ def f32(value: float) -> float:
 
 
 def odd(value: int | float) -> float:
-    """A float that rounds to a narrower one as `value` itself does: its last bit shows that an f64 cuts something off."""
+    """A float that rounds to a narrower one as `value` itself does: its last bit shows what was cut off."""
     if isinstance(value, float) or -(1 << 53) <= value <= 1 << 53:
         return float(value)
     size = abs(int(value))

@@ -39,6 +39,7 @@ class Guards(Writer):
             self.dialect, names, self.pointer, self.variable, self._guarded_load, self._checked, self.register
         )
         self.instance: list[ir.Var] = []
+        self.computed: set[ir.Var] = set()  # of them those that a pass computes from other indices
         self.reports = False
 
     def pointer(self, buffer: ir.Buffer) -> str:

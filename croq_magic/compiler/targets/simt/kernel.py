@@ -197,7 +197,7 @@ class KernelEmitter(Events):
             return
         with self.block():
             self.chain.append(s)
-            count = len(self.instance)
+            around = list(self.instance)
             self.instance += s.indices
             for var in s.indices:
                 self.define(var)
@@ -211,7 +211,7 @@ class KernelEmitter(Events):
             self._coordinates(s)
             self._place = place
             self.lines += body
-            del self.instance[count:]
+            self.instance = around
             self.chain.pop()
 
     def _coordinates(self, s: ir.Region) -> None:

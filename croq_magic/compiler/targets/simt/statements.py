@@ -112,6 +112,11 @@ class Statements(Crews):
         if s.var.role is ir.Role.REGION and s.value is not None:  # an index that a pass computes
             kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
             self.line(f"const {kind} {self.names.of(s.var)} = {self.expressions.index(s.value)};")
+            # A failed check names the program's indices, not those of the blocks and threads they are computed from.
+            made_of = {n for n in walk(s.value) if isinstance(n, ir.Var)}
+            own = [v for v in self.instance if v in self.computed or v.role is not ir.Role.REGION]
+            self.instance = [*(var for var in own if var not in made_of), s.var]
+            self.computed.add(s.var)
             return
         constant = "" if s.var.role is ir.Role.MUTABLE or s.value is None else "const "
         value = "" if s.value is None else f" = {self.expressions.converted(s.value, s.var.dtype)}"
