@@ -33,8 +33,13 @@
 #define __co_device__
 #define CROQ_INLINE static inline __attribute__((always_inline, unused))
 #define CROQ_MEMBER
+#if defined(__clang__)  // whose other attribute leaves hooks in for atomics
+#define CROQ_RAW __attribute__((disable_sanitizer_instrumentation, unused))
+#define CROQ_CALL static __attribute__((noinline, disable_sanitizer_instrumentation, unused))
+#else
 #define CROQ_RAW __attribute__((no_sanitize("thread"), unused))
 #define CROQ_CALL static __attribute__((noinline, no_sanitize("thread"), unused))
+#endif
 #define CROQ_PLACE __builtin_return_address(0)
 
 #include "croq_emulate_types.h"

@@ -92,7 +92,12 @@ struct croq_emulate_launch {
   croq_report* report;
 };
 
+// Calls from two lines are not to become one.
+#if defined(__clang__)
+#define CROQ_FROM_RUNTIME extern "C" __attribute__((visibility("default"), nomerge))
+#else
 #define CROQ_FROM_RUNTIME extern "C" __attribute__((visibility("default")))
+#endif
 extern "C" __attribute__((visibility("default"), tls_model("initial-exec"))) __thread croq_thread* croq_self;
 CROQ_FROM_RUNTIME void croq_emulate_next(croq_thread* self);
 CROQ_FROM_RUNTIME croq_index croq_emulate_index(int which) __attribute__((const));

@@ -105,6 +105,14 @@ void free_order(Block* block) {
   Order* order = block->order;
   drop_cells(block->statics);
   drop_cells(block->dynamics);
+  for (Barrier& barrier : block->barriers) {
+    free(barrier.known);
+    barrier.known = nullptr;
+  }
+  for (uint32_t i = 0; i < block->mbarrier_capacity; ++i) {
+    free(block->mbarriers[i].known);
+    block->mbarriers[i].known = nullptr;
+  }
   if (!order) return;
   for (uint32_t i = 0; i < order->threads; ++i) free(order->known[i]);
   free(order->clock);

@@ -71,13 +71,11 @@ Block* new_block(Worker* worker) {
 }
 
 void free_block(Block* block) {
-  for (Barrier& barrier : block->barriers) free(barrier.known);
-  for (uint32_t i = 0; i < block->mbarrier_capacity; ++i) free(block->mbarriers[i].known);
+  free_order(block);
   free(block->warps);
   free(block->mbarriers);
   free(block->image);
   free(block->memory);
-  free_order(block);
   free(block);
 }
 

@@ -43,15 +43,19 @@ def describe(
     report: Report, library: Library, symbol: str, grid: Extents, block: Extents, source: Source | None
 ) -> list[Found]:
     """The findings of a launch as sentences. MemoryError when the emulator found no memory for its own tables."""
-    found = []
-    for finding in report.findings[: report.count]:
+    described: dict[tuple[int, Line | None, Line | None, int], _Describer] = {}
+    for number, finding in enumerate(report.findings[: report.count]):
         if finding.kind == 0:
             raise MemoryError("the emulator has not enough memory")
-        described = _Describer(finding, library, symbol, grid, block, source)
-        # A compiler may make several calls of one: threads at one line are at one barrier.
-        if finding.kind != 4 or described.line is None or described.line != described.other_line:
-            found.append(described.found())
-    return found
+        new = _Describer(finding, library, symbol, grid, block, source)
+        if finding.kind == 4 and new.line is not None and new.line == new.other_line:
+            continue  # a compiler may make several calls of one: threads at one line are at one barrier
+        # Loops that a compiler unrolls have a place in the module for every turn.
+        key = (finding.kind, new.line, new.other_line, -1 if new.line is not None else number)
+        first = described.setdefault(key, new)
+        if first is not new:
+            first.finding.count += finding.count
+    return [each.found() for each in described.values()]
 
 
 class _Describer:
