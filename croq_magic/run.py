@@ -106,21 +106,24 @@ def transpiled(program: Program) -> WholeProgram:
     return whole.of_unit(unit.full if isinstance(unit, store.StoredUnit) else unit)
 
 
+_SWITCHES = 2000  # between the streams, before which every piece is shown at once: in a notebook that takes time
 NO_MAIN = "the program has no `main`: there is nothing to run"
 
 
 def run_streamed(program: Path, args: Sequence[str]) -> Finished:
     """Runs an executable; what it writes goes to Python's streams. An interrupt ends it."""
-    last = ""
+    last, switches = "", 0
 
     def show(stream: str, text: str) -> None:
-        nonlocal last
-        if last and stream != last:  # what was written first is shown first
+        nonlocal last, switches
+        if last and stream != last and switches < _SWITCHES:  # what was written first is shown first
+            switches += 1
             getattr(sys, last).flush()
         last = stream
         file = getattr(sys, stream)
         file.write(text)
-        file.flush()
+        if switches < _SWITCHES:
+            file.flush()
 
     try:
         return run(program, args, show)

@@ -94,6 +94,8 @@ def test_output_is_streamed_and_the_functions_are_defined(session: Session) -> N
         ("*(volatile int*)8 = 1;", "ProgramError: the program was ended by SIGSEGV: it used memory that is not"),
         ('while (true) std::cout << "a line of a program that never ends\\n";',
          "ProgramError: the program wrote more than 8 MiB and was stopped"),
+        ('while (true) { std::cout << "first a long line\\n"; std::cerr << "then another long line\\n"; }',
+         "ProgramError: the program wrote more than 8 MiB and was stopped"),
         ("int x; if (!(std::cin >> x)) return 4;", "ProgramError: the program ended with exit status 4"),
         ("add(choreo::make_spanview(\"x\"), 1);", "`add`: parameter `s32 [4] x` takes an array of s32 of rank 1"),
     ],

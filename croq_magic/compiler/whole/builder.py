@@ -41,8 +41,10 @@ def build(
             _executable(program, Path(folder), made, debug, verbose)
         else:
             source = Path(folder, "program" + program.suffix)
-            source.write_text(program.text, encoding="utf-8", newline="")
+            source.write_text(program.portable, encoding="utf-8", newline="")
             _compile(program, program.command(str(source), str(made), kind, debug), verbose)
+            if kind == "object":
+                _with_kernels(program, made, Path(folder), verbose)
         _place(made, output)
 
 
@@ -80,10 +82,23 @@ def link(objects: Sequence[Path], output: Path, target: str = "auto", arch: str 
         _place(made, output)
 
 
+def _with_kernels(program: WholeProgram, made: Path, folder: Path, verbose: bool) -> None:
+    """Joins an object with those that hold its kernels."""
+    kernels = program.host.device_objects(program, folder)
+    if not kernels:
+        return
+    host = folder / "host.o"
+    made.rename(host)
+    command = [*program.host.link_command([], str(made))[:1], "-r", "-nostdlib", str(host), *map(str, kernels)]
+    done = run_tool([*command, "-o", str(made)], verbose)
+    if done.returncode != 0:
+        raise TargetError(f"the objects of host and kernels cannot be joined: {done.stderr}")
+
+
 def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, verbose: bool) -> None:
     """Compiles the program and, beside it, the runtime, if that was not done before; then links."""
     source, made = folder / ("compact" + program.suffix), folder / "compact.o"
-    runtime = _Runtime(program.host)
+    runtime = _Runtime(program, folder)
     runtime.start()
     started = None if debug or verbose else early.take(program.flags)
     try:
@@ -109,17 +124,19 @@ def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, 
 
 
 class _Runtime(threading.Thread):
-    """Gets the runtime's objects while something else is compiled."""
+    """Gets the objects of the runtime and of the kernels while something else is compiled."""
 
-    def __init__(self, host: HostTarget) -> None:
+    def __init__(self, program: WholeProgram, folder: Path) -> None:
         super().__init__(name="croq-runtime", daemon=True)
-        self._host = host
+        self._program = program
+        self._folder = folder
         self._found: Sequence[Path] = ()
         self._error: Exception | None = None
 
     def run(self) -> None:
         try:
-            self._found = self._host.runtime_objects()
+            kernels = self._program.host.device_objects(self._program, self._folder)
+            self._found = [*kernels, *self._program.host.runtime_objects()]
         except Exception as error:
             self._error = error
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.base import Target
+    from croq_magic.compiler.whole.program import WholeProgram
 
 Kind = Literal["executable", "object", "assembly"]
 
@@ -29,7 +30,8 @@ class HostCode:
     in the source where functions stand. `keeps_cok` says that the contents of `__cok__` blocks stay in the file; a
     target that compiles them on their own has them in `device` as it needs them; `keeps_device` says the same of device
     functions. `runtime` are bundled C++ files that the executable needs; a self-contained text begins with them.
-    `device` is the text of the device's own file, where there is one, named with the suffix `device_suffix`.
+    `device` is the text of the device's own file, where there is one, named with the suffix `device_suffix`; `kernels`
+    are the symbols in it.
     """
 
     headers: tuple[str, ...]
@@ -41,6 +43,7 @@ class HostCode:
     keeps_device: bool = True
     device: str = ""
     device_suffix: str = ""
+    kernels: tuple[str, ...] = ()
 
 
 class HostTarget(Protocol):
@@ -71,7 +74,7 @@ class HostTarget(Protocol):
         """The runtime as objects, compiled once and cached, for programs that were compiled without it."""
         ...
 
-    def device_objects(self, code: HostCode, folder: Path) -> Sequence[Path]:
+    def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
         """Objects with the kernels of a program, made in the folder where the host's text does not hold them."""
         ...
 

@@ -33,6 +33,8 @@ _VARIABLE = "CROQ_STREAMED"  # see choreo.h
 LIMIT = 8 << 20  # bytes that a program may write: a notebook with more cannot be opened any more
 _KEPT = 4096  # characters of the last lines in an error
 _LAST_LINES = 8
+_REST = 0.02  # seconds between pieces of text that come in quick succession ...
+_HURRIED = 20  # ... when so many have come
 _LINGER = 0.2  # seconds that a child left behind may hold the streams open
 
 _SIGNALS = {
@@ -109,6 +111,8 @@ class _Reader:
 
     def __init__(self, on_output: OutputHandler | None, limit: int, mark: bytes) -> None:
         self._marks = _Marks(mark)
+        self._last = 0.0
+        self._hurried = 0
         self.text: dict[Stream, list[str]] = {"stdout": [], "stderr": []}
         self.full = False
         self._on_output = on_output
@@ -132,6 +136,7 @@ class _Reader:
                 for key, _ in sorted(ready, key=lambda item: str(item[0].data), reverse=True):
                     if not self._read(key.fd, key.data):
                         selector.unregister(key.fileobj)
+                self._rest_between_pieces()
                 if not ready and process.poll() is not None:
                     gone = gone or time.monotonic()
                     if time.monotonic() - gone > _LINGER:
@@ -143,6 +148,14 @@ class _Reader:
         self._decode("stdout", self._marks.end())
         for stream, decoder in self._decoders.items():
             self._pass_on(stream, decoder.decode(b"", final=True))
+
+    def _rest_between_pieces(self) -> None:
+        """Lets pieces that come in quick succession grow: to show each alone costs more than to write it."""
+        now = time.monotonic()
+        self._hurried = self._hurried + 1 if now - self._last < _REST else 0
+        self._last = now
+        if self._hurried > _HURRIED:
+            time.sleep(_REST)
 
     def _read(self, descriptor: int, stream: Stream) -> bool:
         data = os.read(descriptor, 1 << 16)

@@ -59,6 +59,11 @@ class WholeProgram:
         command = self.host.compile_command(f"FILE{self.suffix}", "PROGRAM", "executable")
         return merge.merge(self.unit, self.code, self_contained=True, command=command, defines=self.defines)
 
+    @property
+    def portable(self) -> str:
+        """One file for the host's C++ compiler, whatever language `text` is in."""
+        return self.text
+
     @cached_property
     def compact(self) -> str:
         """The same without the runtime and with `#include`s of bundled headers: it compiles faster."""
