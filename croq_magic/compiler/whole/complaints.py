@@ -37,8 +37,8 @@ def _in_words(program: WholeProgram, found: Diagnostic) -> Diagnostic:
         text = _wrong_call(name, candidates, [t.replace("choreo::", "") for t in texts], found)
         if text is None:
             continue
-        notes = [Note(f"`{signature.text}` is defined here", _defined(program, signature)) for signature in candidates]
-        return Diagnostic("error", cxx.CODE, text, found.span, tuple(notes))
+        places = [Note(f"`{signature.text}` is defined here", _defined(program, signature)) for signature in candidates]
+        return Diagnostic("error", cxx.CODE, text, found.span, tuple(places))
     # What the compiler notes about headers has no place in the program, and is about their insides.
     notes = tuple(Note(_shorter(note.message), note.span) for note in found.notes if note.span is not None)
     return dataclasses.replace(found, message=_shorter(found.message), notes=notes)
