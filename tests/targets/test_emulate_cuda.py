@@ -415,3 +415,25 @@ extern "C" __global__ void k(int* x) {
     for _ in range(200):
         run(text, 1, 256, x)
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 20_000  # KiB
+
+
+def test_counts_of_copies_vectors_and_updates() -> None:
+    text = """
+extern "C" __global__ void k(const float4* x, float* y, int* count) {
+  __shared__ float4 s[64];
+  croq_async_copy<16>(&s[threadIdx.x], x + threadIdx.x);
+  croq_async_commit(); croq_async_wait<0>();
+  y[threadIdx.x * 2] = s[threadIdx.x].x;
+  atomicAdd(count, 1);
+}
+"""
+    x, y, count = np.arange(256, dtype=np.float32), np.zeros(128, np.float32), np.zeros(1, np.int32)
+    rows = {(r.line, r.memory, r.access): r for r in clean(text, 1, 64, x, y, count, profiled=True).rows}
+    numbers = {key: (r.requests, r.bytes, r.parts, r.least) for key, r in rows.items()}
+    assert numbers == {
+        (4, "global", "read"): (2, 1024, 32, 32),
+        (4, "shared", "write"): (2, 1024, 8, 8),  # quarters of a warp, four words each
+        (6, "shared", "read"): (2, 256, 8, 2),  # every fourth word: four lanes to a bank
+        (6, "global", "write"): (2, 256, 16, 8),
+        (7, "global", "update"): (2, 256, 2, 2),
+    }

@@ -160,3 +160,41 @@ def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROQ_EMULATE_SEED")
     with pytest.raises(croq.TargetError, match="no architecture"):
         croq.compile(source, target="emulate", arch="sm_1")
+
+
+def test_assembly_of_a_gpu() -> None:
+    source = """\
+__device__ int lane() {
+  int l;
+  asm("mov.u32 %0, %%laneid;" : "=r"(l));
+  return l;
+}
+__co__ s32 [32] f(s32 [32] x) {
+  s32 [32] r;
+  parallel t by 32 : thread
+    r.at(t) = call lane();
+  return r;
+}
+"""
+    with pytest.raises(croq.CompileError) as caught:
+        croq.compile(source, target="emulate")
+    (found,) = caught.value.diagnostics
+    assert found.code == "CXX01" and found.span.line == 3 and "inline assembly" in found.message
+
+
+def test_a_mistake_in_the_cells_own_function() -> None:
+    source = DEVICE.replace("return x[i + 1];", "return y[i + 1];")
+    with pytest.raises(croq.CompileError) as caught:
+        croq.compile(source, target="emulate")
+    (found,) = caught.value.diagnostics
+    assert found.code == "CXX01" and found.span.line == 2 and "`y` was not declared" in found.message
+
+
+def test_a_call_after_a_restart_compiles_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = "__co__ s32 [9] again(s32 [9] x) { s32 [9] r; parallel t by 9 r.at(t) = x.at(t) + 1; return r; }"
+    x = np.arange(9, dtype=np.int32)
+    np.testing.assert_array_equal(croq.compile(source, target="emulate").again(x), x + 1)
+    program = croq.compile(source, target="emulate")
+    monkeypatch.setattr("croq_magic.compiler.targets.emulate.build._compile", None)
+    np.testing.assert_array_equal(program.again(x), x + 1)
+    assert program.again.profile(x).total("global", "read") == x.nbytes

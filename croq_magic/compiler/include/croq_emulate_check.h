@@ -11,7 +11,7 @@ namespace croq_inside {
 namespace {
 
 // ------------------------------------------------------------------------------------------------------ the records
-enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4, kVolatile = 8 };
+enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4, kVolatile = 8, kLanding = 16 };
 const int32_t kLoose = kAtomic | kVolatile;  // two such accesses never race
 
 struct Record {
@@ -384,7 +384,7 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     report_stray(self, region, address, (int32_t)size, access, site);
     return;
   }
-  if (worker->launch->profiled) count_access(self, block, *region, address, size, access, site);
+  if (worker->launch->profiled && !(access & kLanding)) count_access(self, block, *region, address, size, access, site);
   char* origin = (char*)((uintptr_t)region->begin & ~(uintptr_t)15);
   int64_t offset = address - origin;
   if (__builtin_expect(!region->cells, 0)) {
@@ -500,7 +500,7 @@ void watch_copy(croq_thread* self, char* to, const char* from, uint32_t size, ui
 
 void watch_landing(croq_thread* self, char* to, uint32_t size, uint32_t site) {
   const char* place = block_of(self)->worker->launch->module + site;
-  watch_access(self, to, size, kWrite | kAsync, place);
+  watch_access(self, to, size, kWrite | kAsync | kLanding, place);
   Block* block = block_of(self);
   Region* region = find_region(block->worker->watch, block, to);
   if (!region || to < region->begin || to + size > region->end) return;

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from croq_magic.errors import CompileError, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
+    from croq_magic.compiler.diagnostics import Diagnostic
     from croq_magic.compiler.limits import Limits
     from croq_magic.compiler.passes.base import Pass
     from croq_magic.compiler.source import Source
@@ -70,6 +72,7 @@ class EmulatedTarget:
             found = []
             if emission.source is not None:
                 found = complaints.diagnostics(failure.output, emission.source, emission.verbatim)
+            found = found or list(_assembly(emission))
             if found:
                 raise CompileError(found) from None
             text = f"the C++ compiler refuses generated code, please report this:\n{failure.output}"
@@ -86,6 +89,17 @@ class EmulatedTarget:
         from croq_magic.compiler.targets.emulate import module
 
         return module.restore(record, source)
+
+
+def _assembly(emission: SimtEmission) -> Iterator[Diagnostic]:
+    """Errors for inline assembly of the cell: only a GPU has its instructions."""
+    from croq_magic.compiler.diagnostics import Diagnostic
+    from croq_magic.compiler.source import Span
+
+    for piece in emission.verbatim:
+        for match in re.finditer(r"\basm\b", piece.text):
+            place = Span(piece.source, piece.start + match.start(), piece.start + match.end())
+            yield Diagnostic("error", "CXX01", "the emulator cannot run inline assembly of a GPU", place)
 
 
 def target(arch: str | None = None) -> EmulatedTarget:

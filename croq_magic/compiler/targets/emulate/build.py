@@ -94,7 +94,8 @@ def _run(command: Sequence[str]) -> None:
         raise toolchain.CompilationFailed(done.stderr or done.stdout or f"exit status {done.returncode}")
 
 
-def _compile(compiler: toolchain.Compiler, text: str, checked: bool) -> bytes:
+def compiled(compiler: toolchain.Compiler, text: str, checked: bool) -> bytes:
+    """The shared library of C++ text from `host_text`. Raises `toolchain.CompilationFailed`."""
     with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
         source, middle, output = Path(folder, FILE), Path(folder, "kernels.o"), Path(folder, "kernels.so")
         source.write_text(text)
@@ -177,7 +178,7 @@ def library(text: str, symbols: Sequence[str], label: str, checked: bool, arch: 
             return Library(entry.files["module.so"], text, entry.key, True, checked)
         except (OSError, KeyError):
             pass  # evicted between the lookup and the load
-    entry = cache.store(parts, {"module.so": _compile(compiler, whole, checked), "module.cpp": whole.encode()}, label)
+    entry = cache.store(parts, {"module.so": compiled(compiler, whole, checked), "module.cpp": whole.encode()}, label)
     try:
         return Library(entry.files["module.so"], text, entry.key, False, checked)
     except OSError as error:
