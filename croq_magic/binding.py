@@ -18,7 +18,50 @@ from croq_magic.compiler.signature import EntryCheck, Parameter, Signature
 from croq_magic.errors import BindError, CheckError, TargetError
 
 Shape = tuple[int, ...]
-Spans = tuple[Parameter, str, np.ndarray, np.ndarray]  # parameter, name, the caller's array, the one to launch with
+Spans = tuple[Parameter, str, Any, Any]  # parameter, name, the caller's array, the one to launch with
+
+
+class Arrays:
+    """What arrays a target takes, and where results live: here arrays of the host alone.
+
+    A target whose memory is elsewhere has a subclass. `places` is its own way to say where the arrays of one call are;
+    "" is the host.
+    """
+
+    def of(self, value: Any, place: arguments.Place) -> Any:
+        """The caller's value as an array of the declared type, rank and fixed extents, sharing its memory."""
+        return arguments.to_array(value, place)
+
+    def require_rank_and_type(self, value: Any, place: arguments.Place) -> None:
+        """Raises `BindError` where rank or element type are not those of the declaration."""
+        arguments.require_rank_and_type(value, place)
+
+    def readable(self, array: Any, place: arguments.Place) -> Any:
+        """The array itself if it can be launched with, else a copy."""
+        return arguments.to_readable(array)
+
+    def writable(self, array: Any, place: arguments.Place) -> Any:
+        """Like `readable` for an array that the function writes to."""
+        return arguments.to_contiguous(array, place)
+
+    def share(self, a: Any, b: Any) -> bool:
+        """Whether two arrays have memory in common."""
+        return np.shares_memory(a, b)
+
+    def places(self, arrays: Sequence[Spans], function: str) -> str:
+        """Where the arrays of one call are."""
+        return ""
+
+    def notes(self, places: str, arrays: Sequence[Spans], function: str) -> list[str]:
+        """What the caller should know about that."""
+        return []
+
+    def allocator(self, places: str, filled: bool) -> Callable[..., Any]:
+        """What makes a result: its array may hold anything when the function fills it."""
+        return np.empty if filled else np.zeros
+
+
+HOST = Arrays()
 
 
 @dataclasses.dataclass(slots=True)
@@ -26,7 +69,7 @@ class Plan:
     """What is known once the extents (and the scalars that extents depend on) are: checked once, then reused.
 
     `warnings` are the texts of entry checks that only warn. `ready` is what launches the function built for these
-    extents, once it is built.
+    extents, once it is built. `places` is where the arrays of such a call are.
     """
 
     dims: Mapping[str, int]
@@ -34,15 +77,20 @@ class Plan:
     result_dtype: np.dtype[Any] | None
     warnings: list[str] = dataclasses.field(default_factory=list)
     ready: Callable[[Sequence[Any], Mapping[str, int], Any], Any] | None = None
-    allocate: Callable[..., np.ndarray] = np.zeros
+    allocate: Callable[..., Any] = np.zeros
+    places: str = ""
+    arrays: Arrays = HOST
 
     def launch_by(self, launch: Callable[[Sequence[Any], Mapping[str, int], Any], Any]) -> None:
         """What the function for these extents is launched by; a launch that fills its result needs no zeros."""
-        self.allocate = np.empty if getattr(launch, "fills_result", False) else np.zeros
+        self.allocate = self.arrays.allocator(self.places, getattr(launch, "fills_result", False))
         prepare = getattr(launch, "prepared", None)
-        self.ready = launch if prepare is None else prepare(self.dims)
+        if prepare is None:
+            self.ready = launch
+        else:
+            self.ready = prepare(self.dims, self.places) if self.places else prepare(self.dims)
 
-    def new_result(self) -> np.ndarray | None:
+    def new_result(self) -> Any:
         """A fresh array for a returned span; None when the function returns a scalar or nothing."""
         if self.result_shape is None:
             return None
@@ -62,7 +110,7 @@ class Bound:
     plan: Plan
     written: list[str] = dataclasses.field(default_factory=list)
     in_place: list[str] = dataclasses.field(default_factory=list)
-    copied_back: list[tuple[np.ndarray, np.ndarray]] = dataclasses.field(default_factory=list)
+    copied_back: list[tuple[Any, Any]] = dataclasses.field(default_factory=list)
 
     def write_back(self) -> None:
         for target, source in self.copied_back:
@@ -70,10 +118,11 @@ class Bound:
 
 
 class Binder:
-    """Checks and binds the arguments of one function."""
+    """Checks and binds the arguments of one function; `arrays` says which its target takes."""
 
-    def __init__(self, signature: Signature) -> None:
+    def __init__(self, signature: Signature, arrays: Arrays = HOST) -> None:
         self.signature = signature
+        self.arrays = arrays
         self.function = signature.name
         self.params = signature.params
         self.names = [param.name for param in signature.params]
@@ -120,7 +169,7 @@ class Binder:
         for param, name, value in zip(self.params, self.names, values, strict=True):
             place = arguments.Place(self.function, name, name, param)
             if param.kind == "span":
-                arguments.require_rank_and_type(value, place)
+                self.arrays.require_rank_and_type(value, place)
                 out.append(0)
             elif param.kind == "scalar":
                 arguments.to_scalar(value, place)
@@ -142,15 +191,15 @@ class Binder:
         for param, name, value in zip(self.params, self.names, values, strict=True):
             place = arguments.Place(self.function, name, expressions.get(name, name), param)
             if param.kind == "span":
-                given = arguments.to_array(value, place)
-                array = arguments.to_contiguous(given, place) if param.written else arguments.to_readable(given)
+                given = self.arrays.of(value, place)
+                array = (self.arrays.writable if param.written else self.arrays.readable)(given, place)
                 arrays.append((param, name, given, array))
                 ready.append(array)
             elif param.kind == "scalar":
                 ready.append(arguments.to_scalar(value, place))
             else:
                 ready.append(arguments.to_stream(value, place))
-        plan = self.plan([array.shape for *_, array in arrays], ready)
+        plan = self.plan([array.shape for *_, array in arrays], ready, arrays)
         bound = Bound(ready, plan)
         for param, name, given, array in arrays:
             if param.written:
@@ -173,25 +222,30 @@ class Binder:
             if not param.written:
                 continue
             for other_index, (other, other_name, other_given, other_array) in enumerate(arrays):
-                if other_index == index or not np.shares_memory(given, other_given):
+                if other_index == index or not self.arrays.share(given, other_given):
                     continue
                 if other.written:
                     raise BindError(
                         f"{self.function}: `{name}` and `{other_name}` share memory, "
                         f"and the function writes to both\n    hint:     pass {other_name}.copy()"
                     )
-                if np.shares_memory(given, other_array):
+                if self.arrays.share(given, other_array):
                     place = next(i for i, value in enumerate(bound.values) if value is other_array)
                     bound.values[place] = other_array.copy()
 
     # ---------------------------------------------------------------------------------------------- extents, checks
 
-    def plan(self, shapes: Sequence[Shape], values: Sequence[Any]) -> Plan:
+    def plan(self, shapes: Sequence[Shape], values: Sequence[Any], arrays: Sequence[Spans] = ()) -> Plan:
         """The plan for these extents; the first time, symbolic dimensions and entry checks are verified."""
+        places = self.arrays.places(arrays, self.function)
         key = self.key(shapes, values)
+        if places:
+            key = (places, *key)
         found = self.plans.get(key)
         if found is None:
             found = self.plans[key] = self._new_plan(shapes, values)
+            found.places, found.arrays = places, self.arrays
+            found.warnings += self.arrays.notes(places, arrays, self.function)
             if len(self.plans) > 256:  # a loop over ever new extents must not grow without bound
                 del self.plans[next(iter(self.plans))]
         return found

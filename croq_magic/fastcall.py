@@ -27,16 +27,40 @@ Slow = Callable[..., Any]
 Explain = Callable[[BaseException, list[str]], BaseException]
 
 
+class Rules:
+    """What the short way asks of arrays, as Python text: here of those of the host. A target with memory of its own
+    has a subclass, as the `rules` of its `binding.Arrays`; `prefix` is what its plans' keys begin with."""
+
+    prefix = ""
+
+    def environment(self) -> dict[str, Any]:
+        """Names that the texts use."""
+        return {"ndarray": np.ndarray, "share": _SHARE}
+
+    def array(self, name: str, dtype: str, written: bool) -> str:
+        """The condition under which an array can be launched with as it is; `dtype` names its type."""
+        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if written else 0)
+        return f"type({name}) is ndarray and {name}.dtype is {dtype} and {name}.flags.num & {flags} == {flags}"
+
+    def disjoint(self, a: str, b: str) -> str:
+        """The condition that two arrays have no memory in common; it may fail although they have none."""
+        return f"not share({a}, {b})"
+
+
+HOST = Rules()
+
+
 def specialise(binder: Binder, slow: Slow, explain: Explain) -> Slow:
     """A function of the positional arguments that launches at once what it can, and calls `slow` for the rest.
 
     A plan is taken at once when its `ready` holds the built function. `explain` turns an error of a launch into the one
     to raise, given the names of the arrays that are written in place.
     """
+    rules = getattr(binder.arrays, "rules", HOST)
+    if rules is None:
+        return slow
     environment: dict[str, Any] = {
-        "ndarray": np.ndarray,
-        "zeros": np.zeros,
-        "share": _SHARE,
+        **rules.environment(),
         "plans": binder.plans,
         "slow": slow,
         "explain": explain,
@@ -45,14 +69,18 @@ def specialise(binder: Binder, slow: Slow, explain: Explain) -> Slow:
     names = [f"a{index}" for index in range(len(binder.params))]
     tests = []
     for index, (name, param) in enumerate(zip(names, binder.params, strict=True)):
-        tests.append(_test(index, name, param, environment))
+        tests.append(_test(index, name, param, environment, rules))
     spans = [name for name, p in zip(names, binder.params, strict=True) if p.kind == "span"]
     writes = [name for name, p in zip(names, binder.params, strict=True) if p.written]
     pairs = {frozenset((w, s)) for w in writes for s in spans if w != s}
-    tests += [f"not share({', '.join(sorted(pair))})" for pair in sorted(pairs, key=sorted)]
+    tests += [rules.disjoint(*sorted(pair)) for pair in sorted(pairs, key=sorted)]
     places = [name for name, p in zip(names, binder.params, strict=True) if p.kind == "scalar"]
     scalars = dict(zip(binder.signature.scalars, places, strict=True))
     key = [f"{name}.shape" for name in spans] + [scalars[name] for name in binder.signature.key]
+    if rules.prefix:
+        if not spans:
+            return slow
+        key.insert(0, rules.prefix)
     has_array = binder.signature.extents is not None
     out = "plan.allocate(plan.result_shape, plan.result_dtype)" if has_array else "None"
     source = f"""
@@ -72,15 +100,13 @@ def call({", ".join(names)}):
     return environment["call"]
 
 
-def _test(index: int, name: str, param: Parameter, environment: dict[str, Any]) -> str:
+def _test(index: int, name: str, param: Parameter, environment: dict[str, Any], rules: Rules) -> str:
     """The condition under which a value can be launched as it is."""
     if param.kind == "stream":
         return f"type({name}) is int"
     if param.kind == "span":
         environment[f"dtype{index}"] = numpy_dtype(param.dtype)
-        flags = CONTIGUOUS | ALIGNED | (WRITEABLE if param.written else 0)
-        same = f"{name}.dtype is dtype{index} and {name}.flags.num & {flags} == {flags}"
-        return f"type({name}) is ndarray and {same}"
+        return rules.array(name, f"dtype{index}", param.written)
     if param.dtype.kind is Kind.BOOL:
         return f"type({name}) is bool"
     if param.dtype.is_integer:

@@ -179,7 +179,8 @@ class TileFunction:
 
         self.compiled = compiled
         self.program = program
-        self.binder = Binder(compiled.signature)
+        arrays = getattr(program.unit.chosen, "arrays", None) if program is not None else None
+        self.binder = Binder(compiled.signature) if arrays is None else Binder(compiled.signature, arrays())
         self._count = len(self.binder.params)
         self._fast = specialise(self.binder, self._slow, self._explain)
         self.signature = compiled.signature.text
@@ -243,6 +244,12 @@ class TileFunction:
             raise self._explain(error, bound.in_place) from None
         bound.write_back()
         return value if result is None else result
+
+    def finish(self) -> None:
+        """Waits for what runs on the device of the function's target, and raises what failed there."""
+        finish = getattr(self.program.unit.chosen, "finish", None) if self.program is not None else None
+        if finish is not None:
+            finish()
 
     def build(self, bound: Bound) -> None:
         """Builds the function for the extents of bound arguments, if that has not been done.

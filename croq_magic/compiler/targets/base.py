@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.passes.base import Pass
     from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
+    from croq_magic.compiler.targets.detect import Problem
 
 
 class Emission(Protocol):
@@ -65,6 +66,7 @@ class Target(Protocol):
 # Name -> module that has `target(arch)`.
 _TARGETS = {
     "cpu": "croq_magic.compiler.targets.cpu",
+    "cuda": "croq_magic.compiler.targets.cuda",
     "opencl": "croq_magic.compiler.targets.opencl",
     "emulate": "croq_magic.compiler.targets.emulate",
 }
@@ -82,9 +84,23 @@ def words() -> list[str]:
     return list(dict.fromkeys(["auto", *_LANGUAGE, *_TARGETS, *_ALIASES]))
 
 
+def why_not_gpu() -> Problem | None:
+    """Why "auto" is not the GPU of this machine: a sentence, None if it is. Costs nothing where there is no driver."""
+    from croq_magic.compiler.targets import detect
+
+    found = detect.no_driver()
+    if found is not None:
+        return found
+    from croq_magic.compiler.targets.cuda import system
+
+    return system.problem()
+
+
 def choose(name: str = "auto", arch: str | None = None) -> Target:
     """The target of that name; "auto" is the best one this machine has. TargetError for an unknown name."""
-    wanted = "cpu" if name == "auto" else _ALIASES.get(name, name)
+    wanted = _ALIASES.get(name, name)
+    if name == "auto":
+        wanted = "cpu" if why_not_gpu() is not None else "cuda"
     if wanted not in _TARGETS:
         known = ", ".join(["auto", *_TARGETS])
         what = (

@@ -1,8 +1,13 @@
-"""The CUDA target: CUDA C++ for GPUs from sm_75 to sm_90a."""
+"""The CUDA target: CUDA C++ for GPUs from sm_75 to sm_90a, built by NVRTC and launched through CuPy.
+
+Building needs no GPU; launching does. `CROQ_CONFORMANCE=1` keeps multiplications and additions apart, so that results
+are those of the CPU to the last bit.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -12,7 +17,11 @@ if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.limits import Limits
     from croq_magic.compiler.passes.base import Pass
+    from croq_magic.compiler.source import Source
     from croq_magic.compiler.split import Unit
+    from croq_magic.compiler.targets.cuda.arrays import DeviceArrays
+    from croq_magic.compiler.targets.cuda.module import CudaModule, Record
+    from croq_magic.compiler.targets.cuda.timing import Times
     from croq_magic.compiler.targets.simt.emission import SimtEmission
 
 DEFAULT_ARCH = "sm_80"
@@ -20,10 +29,12 @@ DEFAULT_ARCH = "sm_80"
 
 @dataclasses.dataclass(frozen=True)
 class CudaTarget:
-    """CUDA C++ for one architecture."""
+    """CUDA C++ for one architecture. `checks` is what "auto" means: a GPU does not stop for every access."""
 
     name: ClassVar[str] = "cuda"
+    checks: ClassVar[str] = "entry"
     arch: str = DEFAULT_ARCH
+    conformance: bool = False
 
     @property
     def limits(self) -> Limits:
@@ -54,25 +65,78 @@ class CudaTarget:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None
 
-    def build(self, emission: SimtEmission, function: ir.Function) -> Any:
-        """Builds and loads one function."""
-        raise TargetError("this version emits CUDA C++ and does not build it")
+    def build(self, emission: SimtEmission, function: ir.Function) -> CudaModule:
+        """Builds one function. CompileError (CXX01) when NVRTC refuses the cell's own text, TargetError without it."""
+        from croq_magic.compiler.targets.cuda import build, complaints, module
+
+        try:
+            return module.load(emission, function, self.arch, self.conformance)
+        except build.CompilationFailed as failure:
+            found = complaints.diagnostics(failure.log, emission)
+            if found:
+                raise CompileError(found) from None
+            text = f"the CUDA compiler refuses generated code, please report this:\n{failure.log}"
+            raise TargetError(text) from None
 
     def identity(self) -> Mapping[str, str]:
         """What decides, besides the program, how a function is built."""
-        return {"arch": self.arch}
+        from croq_magic.compiler.targets.cuda import build
 
-    def restore(self, record: Any, source: Any) -> None:
-        """A function built before, from its module's record."""
-        return
+        return {
+            "arch": self.arch,
+            "compiler": build.compiler(),
+            "options": " ".join(build.options("", self.conformance)),
+        }
+
+    def restore(self, record: Record, source: Source) -> CudaModule | None:
+        """A function built before, from its module's record; None if its cache entry is gone."""
+        from croq_magic.compiler.targets.cuda import module
+
+        return module.restore(record, source)
+
+    def arrays(self) -> DeviceArrays:
+        """What its functions take as arrays."""
+        from croq_magic.compiler.targets.cuda import system
+        from croq_magic.compiler.targets.cuda.arrays import DeviceArrays
+
+        return DeviceArrays(None if system.problem() is not None else system.cupy())
+
+    def finish(self) -> None:
+        """Waits for CuPy's current stream; TargetError, with the kernel's name, for what failed on it."""
+        from croq_magic.compiler.targets.cuda import launches
+
+        launches.finish()
+
+    def timed(self, function: Any, bound: Any) -> tuple[Any, Times]:
+        """Runs a function twice, first to warm up and on copies of what it writes: its value, and how long the second
+        run took on the device."""
+        from croq_magic.compiler.targets.cuda import launches
+
+        return launches.timed(function, bound)
+
+    def shown(self, text: str, form: str) -> str:
+        """What a text compiles to: "ptx" or "sass". TargetError where the tools for that are missing."""
+        from croq_magic.compiler.targets.cuda import build, disasm
+
+        try:
+            if form == "ptx":
+                return build.ptx(text, self.arch, self.conformance)
+            return disasm.sass(build.cubin(text, self.arch, "all functions", self.conformance).cubin)
+        except build.CompilationFailed as failure:
+            raise TargetError(f"the CUDA compiler refuses the text:\n{failure.log}") from None
 
 
 def target(arch: str | None = None) -> CudaTarget:
-    """The target for an architecture by its name, such as `sm_80`. TargetError for one that is not known."""
+    """The target for an architecture by its name, such as `sm_80`; `None` and "native" are the GPU's of this machine.
+    TargetError for one that is not known, and without a GPU where it has to be asked."""
     from croq_magic.compiler.limits import LIMITS
 
-    chosen = arch or DEFAULT_ARCH
-    if chosen not in LIMITS or not LIMITS[chosen].gpu:
+    if arch in (None, "native"):
+        from croq_magic.compiler.targets.cuda import system
+
+        arch = system.current_arch()
+    assert arch is not None
+    if arch not in LIMITS or not LIMITS[arch].gpu:
         known = ", ".join(name for name, limits in LIMITS.items() if limits.gpu)
         raise TargetError(f"there is no architecture `{arch}` of `cuda`; known are {known}")
-    return CudaTarget(chosen)
+    return CudaTarget(arch, os.environ.get("CROQ_CONFORMANCE", "0") not in ("", "0"))

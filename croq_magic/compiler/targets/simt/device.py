@@ -17,6 +17,10 @@ class Device(Protocol):
 
     `unified`: kernels read and write arrays of the host where they lie. Then `bind` is used instead of `allocate`,
     `upload`, `download` and `zero`. Arrays are one-dimensional and C-contiguous.
+
+    A device may be `asynchronous` (False where it does not say): work may go on when a call has returned, and memory
+    that is released goes to later work only. Callers may then have arrays on it: `adopt(array)` is the memory of one,
+    `copy(target, source, nbytes)` copies within the device.
     """
 
     @property

@@ -194,7 +194,7 @@ class Call:
 
     def __init__(self, program: HostProgram, device: Device) -> None:
         self.program = program
-        self.device = device
+        self.device: Any = device  # an asynchronous one has more than the protocol says
         self.unified = device.unified
         self._asynchronous = getattr(device, "asynchronous", False)
         self.pending = False  # launches may be running
