@@ -67,11 +67,12 @@ class CudaTarget:
 
     def build(self, emission: SimtEmission, function: ir.Function) -> CudaModule:
         """Builds one function. CompileError (CXX01) when NVRTC refuses the cell's own text, TargetError without it."""
-        from croq_magic.compiler.targets.cuda import build, complaints, module
+        from croq_magic.compiler.targets.cuda import complaints, module
+        from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed
 
         try:
             return module.load(emission, function, self.arch, self.conformance)
-        except build.CompilationFailed as failure:
+        except CompilationFailed as failure:
             found = complaints.diagnostics(failure.log, emission)
             if found:
                 raise CompileError(found) from None
@@ -117,12 +118,13 @@ class CudaTarget:
     def shown(self, text: str, form: str) -> str:
         """What a text compiles to: "ptx" or "sass". TargetError where the tools for that are missing."""
         from croq_magic.compiler.targets.cuda import build, disasm
+        from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed
 
         try:
             if form == "ptx":
                 return build.ptx(text, self.arch, self.conformance)
             return disasm.sass(build.cubin(text, self.arch, "all functions", self.conformance).cubin)
-        except build.CompilationFailed as failure:
+        except CompilationFailed as failure:
             raise TargetError(f"the CUDA compiler refuses the text:\n{failure.log}") from None
 
 

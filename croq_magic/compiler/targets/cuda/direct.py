@@ -34,7 +34,7 @@ class _Rewriter(ast.NodeTransformer):
             if isinstance(function.value, ast.Name) and function.value.id == "call":
                 return self._ours(function.attr, node)
             if function.attr == "device":
-                return self.visit(function.value)
+                return function.value  # a name
             if isinstance(function.value, ast.Name) and function.value.id == "numpy":
                 return self.generic_visit(node)
             raise _NotDirect
@@ -53,11 +53,12 @@ class _Rewriter(ast.NodeTransformer):
         if name == "launch":
             symbol, grid, block, shared, args = node.args
             assert isinstance(symbol, ast.Constant)
-            if symbol.value in self.cooperative or not _constant_extents(grid) or not isinstance(shared, ast.Constant):
+            name = str(symbol.value)
+            if name in self.cooperative or not _constant_extents(grid) or not isinstance(shared, ast.Constant):
                 raise _NotDirect
-            self.shared[symbol.value] = shared.value
+            self.shared[name] = int(shared.value)  # type: ignore[arg-type]
             given = [grid, block, self.visit(args), shared]
-            return ast.Call(ast.Name(_PREFIX + symbol.value, ast.Load()), given, [])
+            return ast.Call(ast.Name(_PREFIX + name, ast.Load()), given, [])
         raise _NotDirect
 
 

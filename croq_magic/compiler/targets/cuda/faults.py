@@ -65,7 +65,7 @@ def is_cuda(error: BaseException) -> bool:
 
 
 def explain(error: BaseException, kernel: str = "", device: str = "the device", needs: str = "") -> CroqError | None:
-    """Our error for one of CUDA, None for any other. `kernel` is the one that was about to run, `needs` what it takes."""
+    """Our error for one of CUDA, None for any other. `kernel` was about to run, `needs` is what it takes."""
     if not is_cuda(error):
         return None
     status = getattr(error, "status", None)

@@ -1,7 +1,7 @@
 """Transfers between NumPy arrays and device memory, on a stream.
 
-A copy from memory that the driver has not pinned waits for everything and runs at a fraction of the bus. Large arrays go
-through pinned buffers instead, piece by piece: while one piece is under way, the next is copied into another buffer.
+A copy from memory that the driver has not pinned waits for everything and runs at a fraction of the bus. Large arrays
+go through pinned buffers instead, piece by piece: while one is under way, the next is copied into another buffer.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import importlib.util
 import os
 import sys
@@ -62,7 +63,7 @@ def no_device() -> Problem:
 
 def problem() -> Problem | None:
     """Why the target cuda cannot be used on this machine; None if it can."""
-    loaded = sys.modules.get("cupy")
+    loaded: Any = sys.modules.get("cupy")
     if loaded is None:
         found = driver_problem()
         if found is not None:
@@ -71,7 +72,7 @@ def problem() -> Problem | None:
             major = nvrtc.driver_major()
             return Problem(f"there is a GPU, and CuPy, which starts kernels on it, is not installed; {_install(major)}")
         try:
-            import cupy as loaded
+            loaded = importlib.import_module("cupy")
         except Exception as error:  # what a broken installation raises is its own choice
             said = " ".join(str(error).split())[:200]
             return Problem(f"CuPy does not import ({type(error).__name__}: {said}); reinstall it")
