@@ -449,7 +449,10 @@ class Assert(Stmt):
 
 @identity_node
 class CxxText(Stmt):
+    """C++ of the user. `uses` are variables and whole buffers that it names, with names that are those of C++ too."""
+
     text: str
+    uses: tuple[Var | View, ...] = ()
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 

@@ -8,12 +8,12 @@ import dataclasses
 from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, Skip, Symbol, UnitNames, show
 from croq_magic.compiler.check.conversions import compute_type
-from croq_magic.compiler.check.expressions import constant_integer
+from croq_magic.compiler.check.expressions import constant_integer, evaluate
 from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
 from croq_magic.compiler.check.steps import find_steps
 from croq_magic.compiler.check.tensor import complete
-from croq_magic.compiler.check.values import FragmentValue, Scalar, SpanValue, StreamValue, Value
+from croq_magic.compiler.check.values import Bounded, FragmentValue, Scalar, Shape, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import Limits
 from croq_magic.compiler.source import Span
@@ -217,6 +217,19 @@ def _show(result: ir.Result) -> str:
     return f"`{result.dtype} [{', '.join(map(show, result.extents))}]`"
 
 
+def _declared_extent(c: Checker, e: syntax.Expr) -> ir.Expr:
+    """An extent of the declared result: a constant. What is more than that is what `auto` is for."""
+    value = evaluate(c, e)
+    extent = value.value if isinstance(value, Bounded) else None
+    if isinstance(value, Scalar) and not value.type.is_float:
+        extent = value.expr
+    if isinstance(value, (Shape, SpanValue)) or (extent is not None and integers.value(extent) is None):
+        hint = f"`__co__ auto {c.function.name.text}(...)` takes the shape of what is returned"
+        what = f"`{e.span.text}` is not a constant; a declared result has constants and dimensions of parameters"
+        c.fail("DYN01", what, e.span, hint)
+    return integers.constant(constant_integer(c, e, "DYN01", "`{found}` is not a constant"))
+
+
 def _check_declared(
     c: Checker, declared: syntax.ParamType, found: ir.Result, value: Value | None, span: Span, dims: dict[str, ir.Var]
 ) -> ir.Result | None:
@@ -232,7 +245,7 @@ def _check_declared(
                 c.error("DYN01", f"`{dim.symbol}` is unknown; dynamic extents come from parameters", dim.span)
                 return None
             elif dim.kind == "const" and dim.value is not None:
-                items.append(integers.constant(constant_integer(c, dim.value, "DYN01", "`{found}` is not a constant")))
+                items.append(_declared_extent(c, dim.value))
             elif found.extents is not None and position < len(found.extents):
                 items.append(found.extents[position])
             else:

@@ -306,6 +306,8 @@ class Statements(Loops):
         raise NotImplementedError
 
     def cxx_text(self, s: ir.CxxText) -> None:
+        for each in s.uses:  # asked for, they are handed to the kernel
+            self.argument(each)
         self.verbatim(s.text)
 
     def asm(self, s: ir.Asm) -> None:
