@@ -56,7 +56,8 @@ def cubin(text: str, arch: str) -> tuple[bytes, str]:
     nvrtc, headers = _nvrtc()
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"cell.cu", 0, None, None)
-    options = [f"--gpu-architecture={arch}", "--std=c++17", f"-I{INCLUDE}", f"-I{headers}"]
+    # Functions of `__cok__` have no marks of their own.
+    options = [f"--gpu-architecture={arch}", "--std=c++17", "-default-device", f"-I{INCLUDE}", f"-I{headers}"]
     failed = nvrtc.nvrtcCompileProgram(
         program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
     )

@@ -33,6 +33,9 @@ typedef unsigned long long uint64_t;
 #define CROQ_INLINE static __device__ __forceinline__
 #define CROQ_MEMBER __device__
 #endif
+#ifndef __co_device__
+#define __co_device__ __device__
+#endif
 
 // -------------------------------------------------------------------------------------------------- element types
 namespace choreo {

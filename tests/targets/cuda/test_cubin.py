@@ -61,3 +61,47 @@ __co__ s32 [8] f(s32 [8] x) {
     binary, log = cubin(emission(text).text, "sm_80")
     assert not binary
     assert 'cell(2): error: identifier "w" is undefined' in log
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        "__cok__ {\n  s32 twice(s32 v) { return 2 * v; }\n}",
+        "__co_device__ s32 twice(s32 v) { return 2 * v; }",
+        "__device__ int twice(int v) { return 2 * v; }",
+        "template <typename T> __device__ T twice(T v) { return 2 * v; }",
+    ],
+)
+def test_device_functions_of_the_cell(function: str) -> None:
+    text = (
+        function
+        + """
+__co__ s32 [8] f(s32 [8] x) {
+  s32 [8] r;
+  parallel p by 8 : thread { mutable s32 y = call twice(x.at(p)); r.at(p) = y; }
+  return r;
+}"""
+    )
+    binary, log = cubin(emission(text).text, "sm_80")
+    assert binary, log
+
+
+def test_element_types_attributes_prints_and_assembly() -> None:
+    """What the conformance programs do not have, for the oldest and the newest architecture."""
+    text = """__co__ void f(bf16 [64] a, f8_e4m3 [64] b, f64 [64] c, u64 [4]& n, f16 [4]& h) {
+  [[launch_bounds(128, 2)]] parallel p by 2 : block, t by 64 : thread {
+    mutable f32 v = __to<f32>(a.at(t)) + __to<f32>(b.at(t)) * __to<f32>(c.at(t));
+    __atomic_add(n.at(0), __to<u64>(t));
+    __atomic_add(h.at(0), __to<f16>(v));
+    if (t == 0) { println("p = ", p, ", v = ", v, p > 0); }
+    sync.fence : device;
+    h.at(1) = __to<f16>(c.at(t));
+    h.at(2) = __to<f16>(n.at(1));
+    __bar_sync(1, 64);
+  }
+}"""
+    for arch in ("sm_75", "sm_90a"):
+        found = emission(text, arch)
+        assert "__launch_bounds__(128, 2)" in found.text
+        binary, log = cubin(found.text, arch)
+        assert binary, log
