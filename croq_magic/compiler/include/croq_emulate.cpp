@@ -16,6 +16,8 @@
 #include <time.h>
 
 #include "croq_emulate_abi.h"
+#define CROQ_FIBER_MAIN "croq_emulate_main"
+#define croq_fiber_main croq_emulate_main
 #include "croq_stacks.h"
 
 #define EXPORT extern "C" __attribute__((visibility("default")))
@@ -120,7 +122,7 @@ struct Worker {
   uint64_t random;
   uint32_t at_grid, grid_ended;
   char* static_shared;
-  int64_t spins;       // rounds in which nobody did anything but spin
+  int64_t spins;       // turns in which threads did nothing but spin, since one did something else
   int64_t threads, barriers;
   uint32_t first_serial, fences, phase;  // fences and barriers of the grid so far, and as many at the last of these
   int64_t looks;

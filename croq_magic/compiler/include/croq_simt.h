@@ -130,9 +130,13 @@ class call {
   void launch(const char* kernel, croq_device::extents grid, croq_device::extents block, int64_t shared_bytes,
               std::initializer_list<croq_device::argument> arguments, bool cooperative = false) {
     if (grid.x < 1 || grid.y < 1 || grid.z < 1) return;
-    require(croq_device::launch(kernels_, kernel, grid, block, shared_bytes, arguments.begin(), (int)arguments.size(),
-                                cooperative));
+    const char* problem = croq_device::launch(kernels_, kernel, grid, block, shared_bytes, arguments.begin(),
+                                              (int)arguments.size(), cooperative);
     pending_ = true;
+    if (CROQ_LIKELY(!problem)) return;
+    const std::string kept = problem;
+    settle();  // a check that failed is the reason for what else went wrong
+    require(kept.c_str());
   }
 };
 

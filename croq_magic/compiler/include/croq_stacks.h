@@ -10,6 +10,9 @@
 #include <string.h>
 #include <sys/mman.h>
 
+#ifndef CROQ_FIBER_MAIN  // in a program that holds both runtimes, one of them has another name for it
+#define CROQ_FIBER_MAIN "croq_fiber_main"
+#endif
 #if defined(__APPLE__)
 #define CROQ_SYMBOL(name) "_" name
 #define CROQ_TEXT ".text\n.p2align 4\n"
@@ -31,7 +34,7 @@ __asm__(CROQ_TEXT CROQ_SYMBOL("croq_switch") ":\n"
         "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
         "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
         "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n"
-        CROQ_SYMBOL("croq_begin_fiber") ":\n  movq %rbx, %rdi\n  call " CROQ_SYMBOL("croq_fiber_main") "\n  ud2\n"
+        CROQ_SYMBOL("croq_begin_fiber") ":\n  movq %rbx, %rdi\n  call " CROQ_SYMBOL(CROQ_FIBER_MAIN) "\n  ud2\n"
         CROQ_END);
 #elif defined(__aarch64__)
 #define CROQ_FIBERS 1
@@ -43,7 +46,7 @@ __asm__(CROQ_TEXT CROQ_SYMBOL("croq_switch") ":\n"
         "  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n  ldp x27, x28, [sp, #64]\n"
         "  ldp x29, x30, [sp, #80]\n  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n"
         "  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n  ldp x19, x20, [sp], #160\n  ret\n"
-        CROQ_SYMBOL("croq_begin_fiber") ":\n  mov x0, x19\n  bl " CROQ_SYMBOL("croq_fiber_main") "\n  brk #1\n"
+        CROQ_SYMBOL("croq_begin_fiber") ":\n  mov x0, x19\n  bl " CROQ_SYMBOL(CROQ_FIBER_MAIN) "\n  brk #1\n"
         CROQ_END);
 #else
 #define CROQ_FIBERS 0  // other processors: kernels with fibers are refused when they run

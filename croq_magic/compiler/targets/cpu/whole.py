@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.cpu import CpuTarget
     from croq_magic.compiler.whole.host import HostCode, Kind
+    from croq_magic.compiler.whole.program import WholeProgram
 
 
 _GCC = re.compile(r"(?:[\w.]+-)*g\+\+(?:-[\d.]+)?")
@@ -66,7 +67,7 @@ class CpuHost:
         command = shlex.join([*compiler.command, *self.flags()])
         return {"compiler": compiler.version, "command": command, "processor": toolchain.processor()}
 
-    def device_objects(self, code: HostCode, folder: Path) -> Sequence[Path]:
+    def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
         return ()
 
     def runtime_objects(self) -> Sequence[Path]:

@@ -62,7 +62,8 @@ class OpenclHost(CpuHost):
         return [*super().link_command([*objects, str(_places())], output), "-ldl"]
 
     def identity(self) -> Mapping[str, str]:
-        return {**super().identity(), **self.device.identity(), "places": _places_text()}
+        device = {f"device {name}": text for name, text in self.device.identity().items()}
+        return {**super().identity(), **device, "places": _places_text()}
 
 
 def raw_string(text: str) -> str:
