@@ -117,7 +117,7 @@ extern "C" __attribute__((visibility("default"))) CROQ_RAW char* croq_anchor() {
 #define __threadfence() croq_emulate_fence(1)
 #define __threadfence_block() croq_emulate_fence(0)
 #define __threadfence_system() croq_emulate_fence(2)
-#define __nanosleep(ns) croq_emulate_spin(nullptr)
+#define __nanosleep(ns) croq_emulate_sleep()
 #define __trap() croq_emulate_trap()
 #define printf(...) croq_emulate_printf(__VA_ARGS__)
 #define croq_bar_sync(id, threads) ((void)croq_emulate_barrier(id, threads, 0, 0))

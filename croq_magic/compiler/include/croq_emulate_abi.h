@@ -110,6 +110,7 @@ CROQ_FROM_RUNTIME uint32_t croq_emulate_active();
 CROQ_FROM_RUNTIME void croq_emulate_fence(int scope);
 CROQ_FROM_RUNTIME void croq_emulate_atomic(void* address, uint32_t size, void* place);
 CROQ_FROM_RUNTIME void croq_emulate_spin(void* place);
+CROQ_FROM_RUNTIME void croq_emulate_sleep();
 CROQ_FROM_RUNTIME void croq_emulate_touch(void* address, uint32_t size, int write, void* place);
 CROQ_FROM_RUNTIME void croq_emulate_copy(void* shared, const void* global, uint32_t size, uint32_t valid, void* place);
 CROQ_FROM_RUNTIME void croq_emulate_commit();

@@ -189,9 +189,11 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
     if (!spinning) return nullptr;
     // Everybody spins: once around for each, until nothing can come of it.
     look(self);
-    if (++worker->spins > (worker->launch->serial ? 10000 : 50000000)) return nullptr;
+    // Where nobody else can change anything, some turns of each are enough.
+    if (worker->spins > (worker->launch->serial ? 3000000 : 100000000)) return nullptr;
     block = here;
     do {
+      worker->spins += block->spinning.count;
       while (croq_thread* thread = take(block->spinning)) put(block->ready, thread);
       block = block->other;
     } while (block != here);

@@ -242,6 +242,12 @@ EXPORT void croq_emulate_spin(void* place) {
   give_way(self, site_of(block_of(self)->worker->launch, place));
 }
 
+// A thread that sleeps lets others run.
+EXPORT void croq_emulate_sleep() {
+  croq_thread* self = croq_self;
+  give_way(self, site_of(block_of(self)->worker->launch, HERE));
+}
+
 EXPORT void croq_emulate_atomic(void* address, uint32_t size, void* place) {
   croq_thread* self = croq_self;
   maybe_give_way(self, site_of(block_of(self)->worker->launch, place));

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -45,14 +45,21 @@ def profile(call: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, 
 
 
 class EmulatedDevice:
-    """The kernels of one module. `reports` says which argument of a kernel is the record of failed checks.
+    """The kernels of one module. `reports` says which argument of a kernel is the record of failed checks, `together`
+    names the kernels whose blocks must all run at the same time.
 
     In the checked mode memory is the emulator's own, so that a kernel that leaves a buffer is seen; in the fast one
     kernels work on the caller's arrays.
     """
 
-    def __init__(self, library: Library | None, reports: Mapping[str, int], source: Source | None) -> None:
-        self.library, self.reports, self.source = library, reports, source
+    def __init__(
+        self,
+        library: Library | None,
+        reports: Mapping[str, int],
+        source: Source | None,
+        together: Collection[str] = (),
+    ) -> None:
+        self.library, self.reports, self.source, self.together = library, reports, source, together
         self._runtime = runtime()
 
     @property
@@ -98,6 +105,7 @@ class EmulatedDevice:
                 shared_bytes,
                 seed=seed(),
                 profiled=tables is not None,
+                cooperative=symbol in self.together,
                 source=self.source,
             )
         except MemoryError as error:

@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.targets.simt.emission import SimtEmission
 
-# Key of the cache entry, text, whether it is checked, report arguments of the kernels, record of the host part.
-Record = tuple[str, str, bool, Mapping[str, int], Any]
+# Key of the cache entry, text, whether it is checked, report arguments of the kernels, those whose blocks run together,
+# record of the host part.
+Record = tuple[str, str, bool, Mapping[str, int], tuple[str, ...], Any]
 
 
 class Launcher:
@@ -54,21 +55,22 @@ def load(emission: SimtEmission, function: ir.Function, checked: bool, arch: int
         for at, argument in enumerate(kernel.arguments)
         if argument.kind == "report"
     }
+    together = tuple(kernel.symbol for kernel in emission.kernels if kernel.cooperative or kernel.cluster)
     if not emission.kernels:
         device = EmulatedDevice(None, reports, emission.source)
-        return EmulatedModule(Launcher(host, device), True, "", ("", "", checked, reports, host.record))
+        return EmulatedModule(Launcher(host, device), True, "", ("", "", checked, reports, together, host.record))
     symbols = [kernel.symbol for kernel in emission.kernels]
     library = build.library(emission.text, symbols, function.name, checked, arch)
-    device = EmulatedDevice(library, reports, emission.source)
-    record = (library.key, emission.text, checked, reports, host.record)
+    device = EmulatedDevice(library, reports, emission.source, together)
+    record = (library.key, emission.text, checked, reports, together, host.record)
     return EmulatedModule(Launcher(host, device), library.cached, library.key, record)
 
 
 def restore(record: Record, source: Source) -> EmulatedModule | None:
     """A module loaded before, from its record; None if its cache entry is gone."""
-    key, text, checked, reports, host_record = record
+    key, text, checked, reports, together, host_record = record
     library = build.restored(key, text, checked) if key else None
     if key and library is None:
         return None
     host = HostProgram.restore(host_record, source)
-    return EmulatedModule(Launcher(host, EmulatedDevice(library, reports, source)), True, key, record)
+    return EmulatedModule(Launcher(host, EmulatedDevice(library, reports, source, together)), True, key, record)
