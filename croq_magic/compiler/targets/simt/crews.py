@@ -12,7 +12,7 @@ from croq_magic.compiler.targets.emit_cxx import TIMES, Names
 from croq_magic.compiler.targets.simt.expressions import depends_on
 from croq_magic.compiler.targets.simt.guards import Guards, ModuleState
 from croq_magic.compiler.targets.simt.threads import Selection, Threads, select, unit_threads
-from croq_magic.compiler.types import S32
+from croq_magic.compiler.types import S32, S64
 
 Level = ir.Level
 MAX_UNROLL = 16  # steps of a crew that are written out by the compiler
@@ -136,6 +136,18 @@ class Crews(Guards):
         self.define(var)
         return var
 
+    def temporary(self, e: ir.Expr) -> ir.Var:
+        name = self.names.fresh("at")
+        low, high = integers.interval(e)
+        bounds = [None if b is None else integers.constant(b) for b in (low, None if high is None else high + 1)]
+        wide = self.expressions.index_text(e)[2]
+        self._made += 1
+        var = ir.Var(f"{name}:{self._made}", S64 if wide else S32, ir.Role.LOOP, *bounds)
+        self.names.adopt(var, name)
+        self.define(var)
+        self.line(f"const {self.index_type(e)} {name} = {self.expressions.index(e)};")
+        return var
+
     def define(self, var: ir.Var) -> None:
         """Notes that a variable has been declared in the text."""
         raise NotImplementedError
@@ -144,7 +156,13 @@ class Crews(Guards):
     def crew_loop(self, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> Iterator[tuple[ir.Expr, ...]]:
         """The loop of a crew over all places of `extents`, neighbours on neighbouring places of the last dimension;
         gives the coordinates."""
+        counted = self.uses_thread
         crew = self.crew()
+        if crew.number == "thread" and self._fits_axes(extents):
+            self.uses_thread = counted
+            with self._along_axes(extents, wanted) as index:
+                yield index
+            return
         count = integers.product(extents)
         total, size = integers.value(count), integers.value(crew.size)
         if size == 1:
@@ -174,6 +192,32 @@ class Crews(Guards):
         with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
             yield self._decoded(linear, extents, wanted, made)
         self._release(made)
+
+    def _fits_axes(self, extents: Sequence[ir.Expr]) -> bool:
+        """Whether rows of places are rows of threads: then positions in the block are coordinates as they are."""
+        if not self.threads.axes or len(extents) != 2:
+            return False
+        x, y, z = map(integers.value, self.threads.block)
+        rows, columns = map(integers.value, extents)
+        return z == 1 and bool(y and y > 1 and rows and rows % y == 0 and columns and columns == x and columns > 1)
+
+    @contextlib.contextmanager
+    def _along_axes(self, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> Iterator[tuple[ir.Expr, ...]]:
+        """The loop of a whole block whose shape fits: x along the last dimension, y along the one before."""
+        row, column = (self.loop_variable(name, extent) for name, extent in zip(wanted, extents, strict=True))
+        rows, step = integers.value(extents[0]) or 0, integers.value(self.threads.block[1]) or 1
+        kind, name = self.dialect.index32, self.names.of(row)
+        head = ""
+        if rows > step:
+            if rows // step <= MAX_UNROLL:
+                self.line(self.dialect.unroll(None))
+            head = f"for ({kind} {name} = {self.dialect.thread_index(1)}; {name} < {rows}; {name} += {step})"
+        with self.block(head):
+            if not head:
+                self.line(f"const {kind} {name} = {self.dialect.thread_index(1)};")
+            self.line(f"const {kind} {self.names.of(column)} = {self.dialect.thread_index(0)};")
+            yield row, column
+        self._release((row, column))
 
     def _release(self, made: Sequence[ir.Var]) -> None:
         for var in made:

@@ -111,8 +111,16 @@ class Dialect(abc.ABC):
     # ---------------------------------------------------------------------------------------- functions and storage
 
     @abc.abstractmethod
-    def kernel_head(self, symbol: str, parameters: Sequence[str], threads: int, attributes: ir.RegionAttributes) -> str:
-        """The declaration of a kernel, without its body. `threads` is the size of a block."""
+    def kernel_head(
+        self,
+        symbol: str,
+        parameters: Sequence[str],
+        threads: int,
+        attributes: ir.RegionAttributes,
+        shape: Sequence[int] = (),
+    ) -> str:
+        """The declaration of a kernel, without its body. `threads` is the size of a block, `shape`
+        its extents along x, y, z; 0 is one that is not known."""
 
     @abc.abstractmethod
     def pointer_type(self, dtype: DType, space: Space, constant: bool = False) -> str:

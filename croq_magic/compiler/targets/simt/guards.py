@@ -15,6 +15,7 @@ from croq_magic.compiler.targets.simt.dialect import Dialect
 from croq_magic.compiler.targets.simt.expressions import Expressions
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL, F32, F64
+from croq_magic.compiler.visit import walk
 
 REPORT = "croq_report"
 
@@ -46,6 +47,10 @@ class Guards(Writer):
         raise NotImplementedError
 
     def variable(self, var: ir.Var) -> str:
+        raise NotImplementedError
+
+    def temporary(self, e: ir.Expr) -> ir.Var:
+        """A variable with the value of an index."""
         raise NotImplementedError
 
     def register(self, view: ir.View, index: tuple[ir.Expr, ...]) -> str | None:
@@ -127,15 +132,18 @@ class Guards(Writer):
     @contextlib.contextmanager
     def guarded(
         self, view: ir.View, index: tuple[ir.Expr, ...], checks: tuple[int, ...], span: Span | None
-    ) -> Iterator[None]:
-        """Runs what is emitted inside only if the element is in range."""
+    ) -> Iterator[tuple[ir.Expr, ...]]:
+        """Runs what is emitted inside only if the element is in range. Gives the index to use: what is loaded for it is
+        loaded once."""
         if not checks and not view.checks:
-            yield
+            yield index
             return
+        loaded = {d for d in checks if any(isinstance(n, ir.Load) for n in walk(index[d]))}
+        index = tuple(self.temporary(e) if d in loaded else e for d, e in enumerate(index))
         found = self._ranges(view, index, checks)
         condition, report = self._ranges_failure(found, view.buffer.name, span or view.span)
         with self.block(f"if ({condition})", f"}} else {report};"):
-            yield
+            yield index
 
     @contextlib.contextmanager
     def window_check(self, windows: Sequence[ir.View], span: Span | None) -> Iterator[None]:

@@ -77,11 +77,12 @@ class KernelEmitter(Events):
         if self.layout.dynamic:
             dynamic, declaration = self.dialect.dynamic_shared(ARENA, self._alignment())
         parameters += [dynamic] if dynamic else []
+        shape = tuple(integers.value(extent) or 0 for extent in self.threads.block)
         attributes = self.block_region.attributes
         self.depth = 0
         self._place = None
         self.at(self.launch.span)
-        self.line(self.dialect.kernel_head(self.symbol, parameters, self.threads.count or 0, attributes) + " {")
+        self.line(self.dialect.kernel_head(self.symbol, parameters, self.threads.count or 0, attributes, shape) + " {")
         if declaration:
             self.line("  " + declaration)
         self.lines += [*prologue, *body, "}"]

@@ -139,8 +139,8 @@ class Statements(Crews):
 
     def store(self, s: ir.Store) -> None:
         private = s.view.buffer.storage in PRIVATE
-        with self.elected(everyone=private), self.guarded(s.view, s.index, s.checks, s.span):
-            target = self.expressions.element(s.view, s.index)
+        with self.elected(everyone=private), self.guarded(s.view, s.index, s.checks, s.span) as index:
+            target = self.expressions.element(s.view, index)
             self.line(f"{self.updated(target, s.op, s.value, s.view.buffer.dtype)};")
 
     def updated(self, target: str, op: str, value: ir.Expr, dtype: Any) -> str:
@@ -223,9 +223,9 @@ class Statements(Crews):
 
     def atomic(self, s: ir.Atomic) -> None:
         def update(name: str) -> None:
-            with self.guarded(s.view, s.index, s.checks, s.span):
+            with self.guarded(s.view, s.index, s.checks, s.span) as index:
                 dtype = s.view.buffer.dtype
-                target = self.expressions.element(s.view, s.index)
+                target = self.expressions.element(s.view, index)
                 args = [self.expressions.converted(e, dtype) for e in (s.expected, s.value) if e is not None]
                 call = self.dialect.atomic(s.op, dtype, space_of(s.view.buffer), f"&{target}", args)
                 self.line(f"{name} = {call};" if name else f"{call};")
