@@ -101,6 +101,13 @@ def _type_name(value: Any) -> str:
 def to_array(value: Any, place: Place) -> np.ndarray:
     """`value` as an ndarray of the declared type, rank and fixed extents, sharing its memory."""
     array = _as_ndarray(value, place)
+    require_fit(array, value, place)
+    return array
+
+
+def require_fit(array: Any, value: Any, place: Place) -> None:
+    """Raises `BindError` unless an array, of NumPy or alike, has the declared type, rank and fixed extents. `value` is
+    what came."""
     param = place.param
     expected = numpy_dtype(param.dtype)
     problems, fix = [], place.operand
@@ -118,12 +125,12 @@ def to_array(value: Any, place: Place) -> np.ndarray:
             fix += (".real" if array.dtype.kind == "c" else "") + _cast(value, param.dtype)
     if problems:
         raise place.refuse(problems, describe(value), fix or None)
-    return array
 
 
-def require_rank_and_type(value: Any, place: Place) -> None:
-    """Raises `BindError` where rank or element type are not those of the declaration."""
-    array, param = _as_ndarray(value, place), place.param
+def require_rank_and_type(value: Any, place: Place, array: Any = None) -> None:
+    """Raises `BindError` where rank or element type are not those of the declaration. `array` is the value as an array
+    where it is none of NumPy's."""
+    array, param = _as_ndarray(value, place) if array is None else array, place.param
     expected = numpy_dtype(param.dtype)
     if array.ndim != len(param.extents):
         raise place.refuse(f"has rank {array.ndim}, expected {len(param.extents)}", describe(value), None)

@@ -71,15 +71,21 @@ class DeviceArrays(binding.Arrays):
         return self.cupy is not None and isinstance(value, self.cupy.ndarray)
 
     def of(self, value: Any, place: Place) -> Any:
-        return super().of(self._adopted(value, place), place)
+        array = self._adopted(value, place)
+        if array is None:
+            return super().of(value, place)
+        arguments.require_fit(array, value, place)
+        return array
 
     def require_rank_and_type(self, value: Any, place: Place) -> None:
-        super().require_rank_and_type(self._adopted(value, place), place)
+        arguments.require_rank_and_type(value, place, self._adopted(value, place))
 
     def _adopted(self, value: Any, place: Place) -> Any:
-        """A device array as CuPy's, sharing its memory; anything else as it is."""
-        if self._is_ours(value) or not on_device(value):
+        """A value on a device as CuPy's array, sharing its memory; None for any other."""
+        if self._is_ours(value):
             return value
+        if not on_device(value):
+            return None
         if self.cupy is None:
             raise place.refuse("is on a device, and there is none that can be used here", describe(value), None)
         if getattr(value, "requires_grad", False):
