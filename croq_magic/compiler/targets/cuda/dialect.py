@@ -87,7 +87,14 @@ class CudaDialect(Dialect):
 
     # ---------------------------------------------------------------------------------------- functions and storage
 
-    def kernel_head(self, symbol: str, parameters: Sequence[str], threads: int, attributes: ir.RegionAttributes) -> str:
+    def kernel_head(
+        self,
+        symbol: str,
+        parameters: Sequence[str],
+        threads: int,
+        attributes: ir.RegionAttributes,
+        shape: Sequence[int] = (),
+    ) -> str:
         bounds = ""
         most = attributes.launch_bounds[0] if attributes.launch_bounds and attributes.launch_bounds[0] else threads
         if most:

@@ -139,8 +139,17 @@ class OpenclDialect(Dialect):
 
     # ---------------------------------------------------------------------------------------- functions and storage
 
-    def kernel_head(self, symbol: str, parameters: Sequence[str], threads: int, attributes: ir.RegionAttributes) -> str:
+    def kernel_head(
+        self,
+        symbol: str,
+        parameters: Sequence[str],
+        threads: int,
+        attributes: ir.RegionAttributes,
+        shape: Sequence[int] = (),
+    ) -> str:
         words = "__kernel "
+        if len(shape) == 3 and all(shape) and threads <= self.features.threads:
+            words += f"__attribute__((reqd_work_group_size({', '.join(map(str, shape))}))) "
         if self.subgroups_used:
             words += f"__attribute__((intel_reqd_sub_group_size({self.warp}))) "
         self.subgroups_used = False

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.order_threads import OrderThreads
 from croq_magic.compiler.passes.vectorise_copies import VectoriseCopies
 from croq_magic.compiler.targets.opencl.devices import Features
 from croq_magic.compiler.targets.simt.passes import simt_passes
@@ -13,5 +14,5 @@ from croq_magic.compiler.targets.simt.passes import simt_passes
 def passes(device: Features) -> Sequence[Pass]:
     """After these a kernel has only what OpenCL C can say."""
     if device.cpu:  # compilers for processors make vectors of neighbouring threads themselves
-        return simt_passes(processor=True)
-    return (*simt_passes(), VectoriseCopies())
+        return (*simt_passes(processor=True), OrderThreads())
+    return (*simt_passes(), OrderThreads(), VectoriseCopies())
