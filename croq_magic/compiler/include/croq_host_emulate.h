@@ -93,7 +93,7 @@ inline const char* synchronize() { return nullptr; }
 
 namespace croq_device {
 inline const char* launch(module& kernels, const char* name, extents grid, extents block, int64_t shared_bytes,
-                          const argument* arguments, int count, bool cooperative) {
+                          const argument* arguments, int count, bool cooperative, void*) {
   const int64_t threads = block.x * block.y * block.z;
   if (threads < 1 || threads > 1024)
     return message("%s: a block of %lld threads; a GPU takes 1 to 1024", name, (long long)threads);

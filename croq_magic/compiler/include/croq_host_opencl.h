@@ -322,7 +322,7 @@ inline const char* synchronize() {
 }
 
 inline const char* launch(module& kernels, const char* name, extents grid, extents block, int64_t shared_bytes,
-                          const argument* arguments, int count, bool) {
+                          const argument* arguments, int count, bool, void*) {
   opencl::session& s = opencl::state();
   const size_t threads = (size_t)(block.x * block.y * block.z);
   if (threads > s.most_threads)

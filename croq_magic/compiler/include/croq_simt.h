@@ -31,7 +31,7 @@ inline const char* zero(void* memory, size_t bytes);
 inline const char* upload(void* memory, const void* from, size_t bytes);
 inline const char* download(void* to, void* memory, size_t bytes);  // after all work so far
 inline const char* launch(module& kernels, const char* kernel, extents grid, extents block, int64_t shared_bytes,
-                          const argument* arguments, int count, bool cooperative);
+                          const argument* arguments, int count, bool cooperative, void* stream);
 inline const char* synchronize();
 
 // Room for a message; one thread reads it before it asks for something else.
@@ -128,10 +128,11 @@ class call {
     return {{memory_.back()}, 0};
   }
   void launch(const char* kernel, croq_device::extents grid, croq_device::extents block, int64_t shared_bytes,
-              std::initializer_list<croq_device::argument> arguments, bool cooperative = false) {
+              std::initializer_list<croq_device::argument> arguments, bool cooperative = false,
+              void* stream = nullptr) {
     if (grid.x < 1 || grid.y < 1 || grid.z < 1) return;
     const char* problem = croq_device::launch(kernels_, kernel, grid, block, shared_bytes, arguments.begin(),
-                                              (int)arguments.size(), cooperative);
+                                              (int)arguments.size(), cooperative, stream);
     pending_ = true;
     if (CROQ_LIKELY(!problem)) return;
     const std::string kept = problem;

@@ -39,7 +39,7 @@ def _header(name: str) -> str:
 def options(text: str, conformance: bool = False) -> list[str]:
     """NVRTC's options but for the architecture and the folders of headers. `conformance`: no multiply is contracted
     with an addition, as on the CPU."""
-    found = ["--std=c++17"]
+    found = ["--std=c++17", "-default-device"]  # what a `__cok__` block has needs no qualifier
     if conformance:
         found.append("--fmad=false")
     if not _FULL.search(text):

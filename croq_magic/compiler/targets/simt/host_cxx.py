@@ -40,6 +40,7 @@ class SimtHostFunction(HostFunction):
         self.module = module
         self.kernel_checks = checks
         self.stream_type = stream_type
+        self.streams: dict[str, str] = {}  # C++ names of stream parameters
         self.zeroed = self.entry.zeroed
         self.entry = self.entry._replace(zeroed=False)  # by whoever needs the zeros: host or device
 
@@ -57,6 +58,9 @@ class SimtHostFunction(HostFunction):
             if param.var is not None:
                 self.define(param.var)
                 self._scalar(param.var, places[id(param)])
+            elif param.kind == "stream":
+                self.streams[param.name] = self.names.fresh(param.name)
+                self.line(f"void* const {self.streams[param.name]} = (void*)words[{places[id(param)]}];")
         title = function.public or function.name
         self.line(f'croq_simt::call {CALL}("{title}", {self.kernel_checks}, {self.module});')
         for param in function.params:
@@ -141,7 +145,11 @@ class SimtHostFunction(HostFunction):
                 arguments.append(f"croq_simt::value({self._scalar_argument(argument.node, argument.dtype or S64)})")
         grid, block = (", ".join(map(self.expressions.index, e)) for e in (kernel.grid, kernel.block))
         parts = [f'"{kernel.symbol}"', f"{{{grid}}}", f"{{{block}}}", self.expressions.index(kernel.shared_bytes)]
-        parts += [f"{{{', '.join(arguments)}}}", *(["true"] if kernel.cooperative else [])]
+        parts.append(f"{{{', '.join(arguments)}}}")
+        if kernel.cooperative or s.stream:
+            parts.append("true" if kernel.cooperative else "false")
+        if s.stream:
+            parts.append(self.streams[s.stream])
         self.line(f"{CALL}.launch({', '.join(parts)});")
         if not s.is_async and any(argument.kind == "report" for argument in kernel.arguments):
             self.line(f"{CALL}.settle();")
