@@ -312,3 +312,20 @@ def test_what_a_device_lacks_is_said() -> None:
 
 def test_the_registry_knows_it() -> None:
     assert "opencl" in base.names() and base.choose("opencl").name == "opencl"
+
+
+@each_device
+def test_signed_integers_wrap(arch: str) -> None:
+    """What C leaves open when a sum or product overflows is fixed by the language."""
+    text = """
+__co__ s32 [n] f(s32 [n] x) {
+  s32 [n] y;
+  parallel p by n { y.at(p) = (x.at(p) + 1 > x.at(p) ? 1 : 0) + 2 * (x.at(p) * 2 / 2) + (-x.at(p) >> 3); }
+  return y;
+}
+"""
+    x = np.array([2**31 - 1, -(2**31), 5, 0, 1 << 30, -1], np.int32)
+    with np.errstate(over="ignore"):
+        twice = x * np.int32(2)
+        expected = (x + np.int32(1) > x) + 2 * np.trunc(twice / 2).astype(np.int32) + (-x >> 3)
+    np.testing.assert_array_equal(compiled(text, arch).f(x), expected.astype(np.int32))

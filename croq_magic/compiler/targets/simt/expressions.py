@@ -35,8 +35,22 @@ _MATH = frozenset(
 _RENAMED = {"__exp2f": "exp2", "__frcp_rn": "frcp", "__fmaf": "fma", "__max": "fmax", "__min": "fmin"}
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
 
+_UNSIGNED = {S32: U32, S64: U64}
+_SEES_OVERFLOW = ("<", "<=", ">", ">=", "==", "!=", "/", "%", ">>")
+
 buffer_offset = CxxExpressions.offset_expr
 Text = tuple[str, int, bool]  # of an index: the text, its precedence, whether it has 64 bits
+
+
+def _is_sum(e: ir.Expr) -> bool:
+    return (isinstance(e, ir.Binary) and e.op in ("+", "-", "*")) or (isinstance(e, ir.Unary) and e.op == "-")
+
+
+def _is_index(e: ir.Expr) -> bool:
+    """Whether an expression is over indices and extents alone, which no memory holds enough elements to overflow."""
+    kinds = (ir.Const, ir.Var, ir.Binary, ir.Unary)
+    roles = (*_INDEX_ROLES, ir.Role.DIM)
+    return all(isinstance(n, kinds) and (not isinstance(n, ir.Var) or n.role in roles) for n in walk(e))
 
 
 def fits(e: ir.Expr) -> bool:
@@ -169,7 +183,9 @@ class Expressions:
         if isinstance(e, ir.Cast):
             if e.dtype is S64 and isinstance(e.operand, ir.Var) and e.operand.role is ir.Role.DIM:
                 return self.variable(e.operand), PRIMARY
-            return d.cast(self.value(e.operand), e.operand.dtype, e.dtype), PRIMARY
+            source = e.operand.dtype
+            text = self._exact(e.operand, 0) if source in _UNSIGNED else self.value(e.operand)
+            return d.cast(text, source, e.dtype), PRIMARY
         if isinstance(e, ir.Builtin):
             return self._builtin(e)
         if isinstance(e, ir.Load):
@@ -213,7 +229,26 @@ class Expressions:
         if is_narrow(kind) and op not in ("&&", "||"):
             text = f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}"
             return (text, level) if e.dtype is BOOL else (d.narrow(text, e.dtype), PRIMARY)
+        if op in _SEES_OVERFLOW:
+            return self._wrapped(f"{self._exact(e.left, level)} {op} {self._exact(e.right, level + 1)}", level, e.dtype)
         return self._wrapped(f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}", level, e.dtype)
+
+    def _exact(self, e: ir.Expr, level: int) -> str:
+        """An operand whose sign or size counts. C leaves open what an overflow of signed integers gives, and compilers
+        conclude from it; the language wraps. So a sum or product that may overflow is computed without sign."""
+        if e.dtype in _UNSIGNED and _is_sum(e) and not (e.dtype is S32 and fits(e)) and not _is_index(e):
+            return self.dialect.convert(self.dialect.ctype(e.dtype), self._modular(e, 0))
+        return self.operand(e, level)
+
+    def _modular(self, e: ir.Expr, level: int) -> str:
+        """A signed integer modulo the size of its type, without sign."""
+        if isinstance(e, ir.Binary) and _is_sum(e):
+            own = binary_level(e.op)
+            text = f"{self._modular(e.left, own)} {e.op} {self._modular(e.right, own + 1)}"
+            return f"({text})" if own < level else text
+        if isinstance(e, ir.Unary) and _is_sum(e):
+            return f"-{self._modular(e.operand, PREFIX + 1)}"
+        return self.dialect.convert(self.dialect.ctype(_UNSIGNED[e.dtype]), self.value(e))
 
     def _division(self, e: ir.Binary, dtype: DType | None) -> str:
         name = "div" if e.op == "/" else "mod"
