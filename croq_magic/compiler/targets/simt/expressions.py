@@ -48,7 +48,7 @@ def _is_sum(e: ir.Expr) -> bool:
 
 def _is_index(e: ir.Expr) -> bool:
     """Whether an expression is over indices and extents alone, which no memory holds enough elements to overflow."""
-    kinds = (ir.Const, ir.Var, ir.Binary, ir.Unary)
+    kinds = (ir.Const, ir.Var, ir.Binary, ir.Unary, ir.Cast)
     roles = (*_INDEX_ROLES, ir.Role.DIM)
     return all(isinstance(n, kinds) and (not isinstance(n, ir.Var) or n.role in roles) for n in walk(e))
 
