@@ -78,7 +78,7 @@ def _run(chosen: Options, target: targets.Target, messages: Messages) -> None:
             return
     if chosen.stage == "-es":
         for program in programs:
-            files.write(chosen.output or STANDARD, program.text.encode())
+            _source(chosen, program)
     elif chosen.stage == "-gs":
         text = _script(chosen, programs)
         files.write(chosen.output or STANDARD, text.encode(), executable=True)
@@ -88,6 +88,23 @@ def _run(chosen: Options, target: targets.Target, messages: Messages) -> None:
         _library(chosen, inputs, messages)
     else:
         _executable(chosen, target, inputs, messages)
+
+
+def _source(chosen: Options, program: WholeProgram) -> None:
+    """`-es`: the program's file. A target whose device has a file of its own (OpenCL) gets that too, beside it; the
+    host's holds it as a string, so that standard output has all there is."""
+    output = chosen.output or STANDARD
+    device = program.code.device if program.code.source is None else ""
+    if not device or output == STANDARD or not (Path(output).is_file() or not Path(output).exists()):
+        files.write(output, program.text.encode())
+        return
+    if not Path(output).suffix:
+        output += program.suffix
+    beside = str(Path(output).with_suffix(program.code.device_suffix))
+    for name in (output, beside):
+        files.require_writable(name, chosen.inputs)
+    files.write(output, program.text.encode())
+    files.write(beside, device.encode())
 
 
 def _kernels(chosen: Options, target: targets.Target, messages: Messages) -> None:
@@ -190,7 +207,7 @@ def _script(chosen: Options, programs: list[WholeProgram]) -> str:
     relative = {path: path.relative_to(root).as_posix() for path in (*texts, *include)}
     found = []
     for program, place in zip(programs, places, strict=True):
-        found.append((program.host.compile_command("SOURCE", "OUTPUT", "executable", debug=chosen.debug), place))
+        found.append((_building(program, chosen.debug), place))
     compiler = len(_compiler(found[0][0]))
     shared = [word for word in found[0][0][compiler:] if word not in ("SOURCE", "OUTPUT", "-o")]
     step = [
@@ -206,6 +223,13 @@ def _script(chosen: Options, programs: list[WholeProgram]) -> str:
     sources = {relative[path]: text for path, text in texts.items()}
     name = chosen.inputs[0] if chosen.inputs[0] != STANDARD else "stdin"
     return script.write(name, programs[0].target, __version__, sources, [step], tool)
+
+
+def _building(program: WholeProgram, debug: bool) -> list[str]:
+    """The command line that builds a program's text."""
+    if program.code.source is None:
+        return program.host.compile_command("SOURCE", "OUTPUT", "executable", debug=debug)
+    return [*program.host.source_command("SOURCE", "OUTPUT"), *(["-g"] if debug else [])]
 
 
 def _compiler(command: list[str]) -> list[str]:

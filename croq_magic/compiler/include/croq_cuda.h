@@ -15,6 +15,15 @@
 // and defines CROQ_INLINE and CROQ_MEMBER as below without __device__.
 #pragma once
 
+#ifdef CROQ_SINGLE_SOURCE
+// A whole program in one file for nvcc: types are those of croq_types.h, which host and device share; what stands here
+// has names of its own, since nvcc takes no functions that differ in `__device__` alone.
+#pragma push_macro("CROQ_INLINE")
+#undef CROQ_INLINE
+#define CROQ_INLINE static __device__ __forceinline__
+#define __co_device__ __device__
+namespace croq_gpu {
+#else
 #ifdef CROQ_EMULATE
 #include "croq_emulate.h"
 #else
@@ -115,6 +124,7 @@ struct bf16 {
 }  // namespace choreo
 #include "croq_small.h"
 namespace croq = choreo;
+#endif
 
 // ------------------------------------------------------------------------------------------------ scalar helpers
 // Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
@@ -383,6 +393,10 @@ CROQ_INLINE void croq_far_wait(unsigned* arrivals, unsigned parties, unsigned ge
   __threadfence();
 }
 
+#ifdef CROQ_SINGLE_SOURCE
+}  // namespace croq_gpu
+#pragma pop_macro("CROQ_INLINE")
+#else
 namespace croq_cell {
 using choreo::s8; using choreo::s16; using choreo::s32; using choreo::s64;
 using choreo::u8; using choreo::u16; using choreo::u32; using choreo::u64;
@@ -391,3 +405,4 @@ using choreo::s2; using choreo::s4; using choreo::s6; using choreo::u1; using ch
 using choreo::u6; using choreo::bin1; using choreo::f8_e4m3; using choreo::f8_e5m2; using choreo::f8_ue4m3;
 using choreo::f8_ue8m0; using choreo::f6_e3m2; using choreo::f6_e2m3; using choreo::f4_e2m1;
 }
+#endif

@@ -10,6 +10,16 @@
 #define CROQ_RESTRICT __restrict__
 #define CROQ_EXPORT __attribute__((visibility("default")))
 
+#if defined(__CUDACC__)  // a single source for nvcc: host and device have the same types
+#define CROQ_MEMBER __host__ __device__
+#define CROQ_SOFTWARE_F16
+#pragma push_macro("CROQ_INLINE")
+#undef CROQ_INLINE
+#define CROQ_INLINE static inline __host__ __device__
+#elif !defined(CROQ_MEMBER)
+#define CROQ_MEMBER
+#endif
+
 // -------------------------------------------------------------------------------------------------- element types
 namespace choreo {
 typedef int8_t s8;
@@ -27,9 +37,14 @@ typedef double f64;
 template <typename To, typename From>
 CROQ_INLINE To croq_bits(From value) {
   static_assert(sizeof(To) == sizeof(From), "same width");
+#if defined(__CUDACC__)
+  union { From from; To to; } both = {value};
+  return both.to;
+#else
   To out;
   __builtin_memcpy(&out, &value, sizeof out);
   return out;
+#endif
 }
 
 // bfloat16: the upper half of a float, rounded to nearest even; a NaN stays a quiet NaN.
@@ -41,8 +56,8 @@ struct bf16 {
     uint32_t rounded = (raw + 0x7fffu + ((raw >> 16) & 1u)) >> 16;
     return (uint16_t)((raw & 0x7fffffffu) > 0x7f800000u ? ((raw >> 16) | 0x40u) : rounded);
   }
-  bf16(float value) : bits(round(value)) {}
-  operator float() const { return croq_bits<float>((uint32_t)bits << 16); }
+  CROQ_MEMBER bf16(float value) : bits(round(value)) {}
+  CROQ_MEMBER operator float() const { return croq_bits<float>((uint32_t)bits << 16); }
 };
 
 #if defined(__FLT16_MANT_DIG__) && !defined(CROQ_SOFTWARE_F16)
@@ -53,6 +68,11 @@ struct f16 {
   uint16_t bits;
   f16() = default;
   CROQ_INLINE uint16_t round(float value) {
+#if defined(__CUDA_ARCH__)
+    uint16_t out;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out) : "f"(value));
+    return out;
+#else
     uint32_t raw = croq_bits<uint32_t>(value), sign = (raw >> 16) & 0x8000u, magnitude = raw & 0x7fffffffu;
     if (magnitude > 0x7f800000u) return (uint16_t)(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
     if (magnitude >= 0x47800000u) return (uint16_t)(sign | 0x7c00u);
@@ -62,20 +82,30 @@ struct f16 {
     }
     uint32_t odd = (magnitude >> 13) & 1u;
     return (uint16_t)(sign | ((magnitude - 0x38000000u + 0xfffu + odd) >> 13));
+#endif
   }
   CROQ_INLINE float widen(uint16_t half) {
+#if defined(__CUDA_ARCH__)
+    float out;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(out) : "h"(half));
+    return out;
+#else
     uint32_t sign = (uint32_t)(half & 0x8000u) << 16, rest = half & 0x7fffu;
     if (rest >= 0x7c00u) return croq_bits<float>(sign | 0x7f800000u | ((rest & 0x3ffu) << 13));
     if (rest < 0x400u) return croq_bits<float>(sign | croq_bits<uint32_t>((float)rest * 5.9604644775390625e-8f));
     return croq_bits<float>(sign | ((rest << 13) + 0x38000000u));
+#endif
   }
-  f16(float value) : bits(round(value)) {}
-  operator float() const { return widen(bits); }
+  CROQ_MEMBER f16(float value) : bits(round(value)) {}
+  CROQ_MEMBER operator float() const { return widen(bits); }
 };
 #endif
 }  // namespace choreo
 #include "croq_small.h"
 namespace croq = choreo;
+#if defined(__CUDACC__)
+#pragma pop_macro("CROQ_INLINE")
+#endif
 
 // The names alone, for generated code.
 namespace croq_cell {

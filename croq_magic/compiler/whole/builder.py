@@ -40,7 +40,7 @@ def build(
         if kind == "executable":
             _executable(program, Path(folder), made, debug, verbose)
         else:
-            source = Path(folder, "program" + program.suffix)
+            source = Path(folder, "program.cpp")
             source.write_text(program.portable, encoding="utf-8", newline="")
             _compile(program, program.command(str(source), str(made), kind, debug), verbose)
             if kind == "object":
@@ -97,7 +97,7 @@ def _with_kernels(program: WholeProgram, made: Path, folder: Path, verbose: bool
 
 def _executable(program: WholeProgram, folder: Path, output: Path, debug: bool, verbose: bool) -> None:
     """Compiles the program and, beside it, the runtime, if that was not done before; then links."""
-    source, made = folder / ("compact" + program.suffix), folder / "compact.o"
+    source, made = folder / "compact.cpp", folder / "compact.o"
     runtime = _Runtime(program, folder)
     runtime.start()
     started = None if debug or verbose else early.take(program.flags)

@@ -60,7 +60,7 @@ class Started:
         self.header = host.early_header
         self._folder = tempfile.TemporaryDirectory(prefix="croq_magic-")
         folder = Path(self._folder.name)
-        source, self.output = folder / ("early" + host.suffix), folder / "early.o"
+        source, self.output = folder / "early.cpp", folder / "early.o"
         read, self._write = os.pipe()
         try:
             source.write_text(f'#include "{self.header}"\n#include "/dev/fd/{read}"\n')

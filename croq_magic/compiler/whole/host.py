@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import importlib
 import importlib.util
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol
 
@@ -31,7 +31,8 @@ class HostCode:
     target that compiles them on their own has them in `device` as it needs them; `keeps_device` says the same of device
     functions. `runtime` are bundled C++ files that the executable needs; a self-contained text begins with them.
     `device` is the text of the device's own file, where there is one, named with the suffix `device_suffix`; `kernels`
-    are the symbols in it.
+    are the symbols in it. `cok_marker` changes the contents of `__cok__` blocks, where they need markers. `source`
+    gives the code for `-es`, if that is in another form than what is built here.
     """
 
     headers: tuple[str, ...]
@@ -44,12 +45,14 @@ class HostCode:
     device: str = ""
     device_suffix: str = ""
     kernels: tuple[str, ...] = ()
+    cok_marker: Callable[[str], str] | None = None
+    source: Callable[[], HostCode] | None = None
 
 
 class HostTarget(Protocol):
     """A target that can build whole programs. `targets/<name>/whole.py` has `host(target)`, which makes one."""
 
-    suffix: str  # of a source file: ".cpp", ".cu"
+    suffix: str  # of what `-es` writes: ".cpp", ".cu"
 
     @property
     def early_header(self) -> str:
@@ -64,6 +67,10 @@ class HostTarget(Protocol):
         self, source: str, output: str, kind: Kind, *, debug: bool = False, flags: Sequence[str] = ()
     ) -> list[str]:
         """The command line that compiles one self-contained file; an executable is linked too."""
+        ...
+
+    def source_command(self, source: str, output: str) -> list[str]:
+        """The command line that builds what `-es` writes: that of `compile_command`, or of the target's compiler."""
         ...
 
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:

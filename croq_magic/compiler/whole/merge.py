@@ -130,7 +130,7 @@ def _cok(unit: Unit, region: Region, code: HostCode) -> Iterator[str]:
     for match in re.finditer(r"^[ \t]*#[ \t]*include\b[^\n]*$", inner.text, re.MULTILINE):
         yield match[0] + "\n"  # what it declares belongs to no namespace
     yield "namespace croq_cok {\nusing namespace ::croq_cell;\n"
-    yield _resume(unit, inner.start) + inner.text
+    yield _resume(unit, inner.start) + (code.cok_marker(inner.text) if code.cok_marker is not None else inner.text)
     yield f"\n}}\n{_resume(unit, region.span.end)}"
 
 

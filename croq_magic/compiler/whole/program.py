@@ -55,14 +55,17 @@ class WholeProgram:
 
     @cached_property
     def text(self) -> str:
-        """One file that any C++ compiler builds by itself."""
-        command = self.host.compile_command(f"FILE{self.suffix}", "PROGRAM", "executable")
-        return merge.merge(self.unit, self.code, self_contained=True, command=command, defines=self.defines)
+        """One file that the target's compiler builds by itself."""
+        if self.code.source is None:
+            return self.portable
+        command = self.host.source_command(f"FILE{self.suffix}", "PROGRAM")
+        return merge.merge(self.unit, self.code.source(), self_contained=True, command=command, defines=self.defines)
 
-    @property
+    @cached_property
     def portable(self) -> str:
-        """One file for the host's C++ compiler, whatever language `text` is in."""
-        return self.text
+        """One file for the host's C++ compiler, whatever `text` is for."""
+        command = self.host.compile_command("FILE.cpp", "PROGRAM", "executable")
+        return merge.merge(self.unit, self.code, self_contained=True, command=command, defines=self.defines)
 
     @cached_property
     def compact(self) -> str:

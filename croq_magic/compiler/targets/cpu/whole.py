@@ -59,6 +59,9 @@ class CpuHost:
         stage = {"executable": (), "object": ("-c",), "assembly": ("-S",)}[kind]
         return [*toolchain.find().command, *self.flags(debug), *flags, *stage, source, "-o", output]
 
+    def source_command(self, source: str, output: str) -> list[str]:
+        return self.compile_command(source, output, "executable")
+
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:
         return [*toolchain.find().command, "-pthread", *objects, "-o", output]
 

@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.cuda import CudaTarget
-    from croq_magic.compiler.targets.simt.emission import SimtEmission
     from croq_magic.compiler.whole.program import WholeProgram
 
 HEADER = "croq_host_cuda.h"
@@ -29,6 +28,8 @@ HEADER = "croq_host_cuda.h"
 
 class CudaHost(CpuHost):
     """The host side of the CUDA target; see `HostTarget`."""
+
+    suffix = ".cu"
 
     def __init__(self, target: CudaTarget) -> None:
         self.cuda = target
@@ -38,6 +39,7 @@ class CudaHost(CpuHost):
         return HEADER if super().early_header else ""
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
+        from croq_magic.compiler.targets.cuda import single_source
         from croq_magic.compiler.targets.simt import callers
 
         emission = self.cuda.emit(unit, functions)
@@ -54,6 +56,7 @@ class CudaHost(CpuHost):
         return dataclasses.replace(
             code,
             prelude=head + code.prelude,
+            source=lambda: single_source.emit(unit, functions, shown, self.cuda.limits.arch),
             device=emission.text,
             device_suffix=".cu",
             kernels=names_of_kernels,
@@ -70,6 +73,9 @@ class CudaHost(CpuHost):
         command = super().compile_command(source, output, kind, debug=debug, flags=flags)
         return [*command, "-ldl"] if kind == "executable" else command
 
+    def source_command(self, source: str, output: str) -> list[str]:
+        return ["nvcc", "-std=c++17", "-O3", f"-arch={self.cuda.arch}", source, "-o", output]
+
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:
         return [*super().link_command(objects, output), "-ldl"]
 
@@ -78,6 +84,7 @@ class CudaHost(CpuHost):
         without NVRTC."""
         from croq_magic.compiler.targets.cpu.verbatim import device_text
         from croq_magic.compiler.targets.cuda import build, complaints
+        from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed
         from croq_magic.compiler.targets.simt.emission import SimtEmission
 
         text = program.code.device
@@ -89,16 +96,17 @@ class CudaHost(CpuHost):
             if self.has_ptx:
                 ptx = build.ptx(text, self.cuda.arch.replace("sm_", "compute_"), conformance)
                 pieces[f"{images.symbol_of(text)}_ptx"] = ptx.encode() + b"\0"
-        except build.CompilationFailed as failure:
-            emission: SimtEmission = SimtEmission(
-                text, (), (), source=program.source, verbatim=device_text(program.unit)
-            )
+        except CompilationFailed as failure:
+            emission = SimtEmission(text, (), (), source=program.source, verbatim=device_text(program.unit))
             found = complaints.diagnostics(failure.log, emission)
             if found:
                 raise CompileError(found) from None
             said = f"the CUDA compiler refuses generated code, please report this:\n{failure.log}"
             raise TargetError(said) from None
         return (images.data_object(pieces, folder),)
+
+    def runtime_objects(self) -> Sequence[Path]:
+        return ()  # croq_alone.h is enough
 
     def identity(self) -> Mapping[str, str]:
         device = {f"device {name}": text for name, text in self.cuda.identity().items()}

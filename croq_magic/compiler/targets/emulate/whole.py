@@ -26,7 +26,9 @@ HEADER = "croq_host_emulate.h"
 
 
 class EmulatedHost(CpuHost):
-    """The host side of the emulator; see `HostTarget`."""
+    """The host side of the emulator; see `HostTarget`. What `-es` writes is the text for a GPU."""
+
+    suffix = ".cu"
 
     def __init__(self, target: EmulatedTarget) -> None:
         self.emulator = target
@@ -36,6 +38,7 @@ class EmulatedHost(CpuHost):
         return HEADER if super().early_header else ""
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
+        from croq_magic.compiler.targets.cuda import single_source
         from croq_magic.compiler.targets.simt import callers
 
         emission = self.emulator.cuda.emit(unit, functions)
@@ -48,7 +51,12 @@ class EmulatedHost(CpuHost):
         code = callers.emit(unit, functions, shown, emission, "emulate", HEADER, module)
         names = tuple(kernel.symbol for kernel in emission.kernels)
         return dataclasses.replace(
-            code, prelude=head + code.prelude, device=emission.text, device_suffix=".cu", kernels=names
+            code,
+            prelude=head + code.prelude,
+            source=lambda: single_source.emit(unit, functions, shown, self.emulator.limits.arch),
+            device=emission.text,
+            device_suffix=".cu",
+            kernels=names,
         )
 
     def compile_command(
@@ -56,6 +64,9 @@ class EmulatedHost(CpuHost):
     ) -> list[str]:
         command = super().compile_command(source, output, kind, debug=debug, flags=flags)
         return [*command, "-rdynamic", "-ldl"] if kind == "executable" else command
+
+    def source_command(self, source: str, output: str) -> list[str]:
+        return ["nvcc", "-std=c++17", "-O3", f"-arch={self.emulator.cuda.arch}", source, "-o", output]
 
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:
         return [*super().link_command([*objects, str(_runtime())], output), "-rdynamic", "-ldl"]

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.opencl import OpenclTarget
 
 HEADER = "croq_host_opencl.h"
+_BEGINS = "// ---- The device's file begins: OpenCL C, which the device's compiler builds when the program runs ----"
+_ENDS = "// ---- The device's file ends ----"
 
 
 class OpenclHost(CpuHost):
@@ -49,6 +51,8 @@ class OpenclHost(CpuHost):
         words = (" ".join(build.options(self.device.features)), self.device.arch or "", device_name(self.device.device))
         strings = ", ".join(f'"{cxx_string(word.encode())}"' for word in words)
         module = f"static croq_device::module {callers.MODULE}({raw_string(text)}, {strings});"
+        if text:
+            module = f"{_BEGINS}\n{module}\n{_ENDS}"
         code = callers.emit(unit, functions, shown, emission, "opencl", HEADER, module)
         return dataclasses.replace(code, device=text, device_suffix=".cl")
 
@@ -60,6 +64,9 @@ class OpenclHost(CpuHost):
 
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:
         return [*super().link_command([*objects, str(_places())], output), "-ldl"]
+
+    def runtime_objects(self) -> Sequence[Path]:
+        return ()  # croq_alone.h is enough
 
     def identity(self) -> Mapping[str, str]:
         device = {f"device {name}": text for name, text in self.device.identity().items()}

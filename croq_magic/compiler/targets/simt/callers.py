@@ -16,6 +16,7 @@ from croq_magic.compiler.visit import walk
 from croq_magic.compiler.whole.host import HostCode
 
 MODULE, CHECKS = "kernels_of_program", "checks_of_kernels"
+_PLACE = "::croq_code::"  # functions in namespaces have a `croq_code` of their own
 
 
 def emit(
@@ -34,7 +35,7 @@ def emit(
     `croq_device::module`. Device text stays out of the file. Raises `emit_cxx.Unsupported`.
     """
     nodes = [node for function in functions for node in walk(function.body)]
-    headers = [header]
+    headers = [header] if target == "emulate" else [header, "croq_alone.h"]
     if any(isinstance(node, ir.Builtin) for node in nodes):
         headers.append("croq_math.h")
     headers.append("croq_device.h")
@@ -42,7 +43,7 @@ def emit(
     prelude.line("namespace croq_code {")
     checks = "nullptr"
     if emission.checks:
-        checks = CHECKS
+        checks = _PLACE + CHECKS
         callers.check_table(prelude, CHECKS, emission.checks, unit.source)
     prelude.verbatim(module.removesuffix("\n"))
     prelude.line("}  // namespace croq_code")
@@ -51,7 +52,7 @@ def emit(
     state = ModuleState(is_program=True)
     for function in functions:
         first = len(state.checks)
-        emitter = SimtHostFunction(state, function, launches, target, MODULE, checks, stream_type)
+        emitter = SimtHostFunction(state, function, launches, target, _PLACE + MODULE, checks, stream_type)
         try:
             emitter.emit()
         except Unsupported as problem:
@@ -60,5 +61,5 @@ def emit(
         table = state.checks[first:]
         texts[function.name] = callers.function_text(emitter, table, unit.source, shown[function.name], False)
     places = {function.name: function.span.start for function in functions if function.span is not None}
-    runtime = ("croq_runtime.cpp",)
+    runtime = ("croq_runtime.cpp",) if target == "emulate" else ()
     return HostCode(tuple(headers), prelude.text(), texts, places, False, runtime, keeps_device=False)

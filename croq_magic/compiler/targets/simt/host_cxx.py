@@ -61,14 +61,14 @@ class SimtHostFunction(HostFunction):
             elif param.kind == "stream":
                 self.streams[param.name] = self.names.fresh(param.name)
                 self.line(f"void* const {self.streams[param.name]} = (void*)words[{places[id(param)]}];")
+        self.body(function.checks)
         title = function.public or function.name
         self.line(f'croq_simt::call {CALL}("{title}", {self.kernel_checks}, {self.module});')
         for param in function.params:
             if param.buffer is not None:
                 role = "output" if param.written or param.in_out or param.escapes else "argument"
-                place = f"words[{places[id(param)]}]"
-                self._span(param.buffer, role, f"({ctype(param.buffer.dtype)}*){place}")
-        self.body(function.checks)
+                word = f"words[{places[id(param)]}]"
+                self._span(param.buffer, role, f"({ctype(param.buffer.dtype)}*){word}")
         self.body(function.body)
         if not function.body or not isinstance(function.body[-1], ir.Return):
             self.line(f"return {CALL}.finish();")
