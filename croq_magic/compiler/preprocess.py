@@ -55,12 +55,14 @@ def preprocess(
 
 @dataclass
 class _Condition:
-    """An open `#if`: whether its branch is live, whether one was before, whether the text around it is."""
+    """An open `#if`: whether its branch is live, whether one was before, whether the text around it is. `certain` says
+    that all names in its conditions so far are known, so that a C++ compiler finds the same."""
 
     directive: Directive
     around: bool
     live: bool
     taken: bool
+    certain: bool
     has_else: bool = field(default=False)
 
 
@@ -85,6 +87,7 @@ class _Preprocessor:
         self.cell = cell
         self.included: list[Path] = []
         self.includes: dict[Span, Unit] = {}
+        self.hidden = False  # whether a file was included whose definitions are not known here
         self._expander: Expander | None = None
 
     def run(self) -> Preprocessed:
@@ -110,6 +113,10 @@ class _Preprocessor:
     @property
     def live(self) -> bool:
         return not self.conditions or self.conditions[-1].live
+
+    @property
+    def certain(self) -> bool:
+        return not self.conditions or self.conditions[-1].certain
 
     # ---- functions
 
@@ -155,7 +162,8 @@ class _Preprocessor:
         if keyword in ("if", "ifdef", "ifndef"):
             around = self.live
             live = around and self._test(directive, inside)
-            self.conditions.append(_Condition(directive, around, live, live))
+            certain = self.certain and self._is_certain(directive)
+            self.conditions.append(_Condition(directive, around, live, live, certain))
         elif keyword in ("elif", "else", "endif"):
             self._branch(directive, inside)
         elif self.live:
@@ -169,7 +177,8 @@ class _Preprocessor:
                 return self._pragma(directive, inside)
             elif keyword == "include":
                 self._include(directive, inside)
-            elif keyword in ("error", "warning") and inside:
+            # The C++ compiler reports a host's `#error`, but it never sees the host text of a cell.
+            elif keyword in ("error", "warning") and (inside or (self.cell and self.certain)):
                 text = _argument(directive).strip()
                 text = text[1:-1] if re.fullmatch(r'".*"', text) else text
                 self.report.report("PRE03", text or f"#{keyword}", directive.span, severity=keyword)
@@ -188,6 +197,7 @@ class _Preprocessor:
             opener = Note("the condition begins here", condition.directive.span)
             self.report.error("PRE02", f"`#{keyword}` after `#else`", directive.span, notes=[opener])
         condition.has_else |= keyword == "else"
+        condition.certain &= keyword == "else" or self._is_certain(directive)
         may = condition.around and not condition.taken
         condition.live = may and (keyword == "else" or self._test(directive, inside))
         condition.taken |= condition.live
@@ -200,9 +210,26 @@ class _Preprocessor:
                 return False
             return self.macros.defined(tokens[0].text) == (directive.keyword == "ifdef")
         value, problem = self.macros.evaluate(tokens)
-        if problem is not None and (inside or "division" in problem):
+        if problem is not None and (inside or "division" in problem or self._is_certain(directive)):
             self.report.error("PRE06", problem.replace("#if", f"#{directive.keyword}"), directive.span)
         return value  # what only the C++ compiler can evaluate in host text counts as false
+
+    def _is_certain(self, directive: Directive) -> bool:
+        """Whether a condition in host text means here what it means to a C++ compiler: it has no name that only the
+        compiler or an unseen file defines."""
+        pending = self._tokens(directive, inside=False)
+        seen = {"defined"}
+        while pending:
+            name = pending.pop().text
+            if name in seen or not re.match(r"[A-Za-z_]", name):
+                continue
+            seen.add(name)
+            macro = self.macros.definitions.get(name)
+            if macro is not None:
+                pending += macro.body
+            elif self.hidden or name.startswith("_"):
+                return False
+        return True
 
     def _close(self, depth: int) -> None:
         """Reports conditions that are still open where they cannot be."""
@@ -269,9 +296,11 @@ class _Preprocessor:
             return
         match = _QUOTED.match(_argument(directive))
         if match is None or len(self.included) >= MAX_INCLUDES:
+            self.hidden = True
             return
         path = self._find(match[1], directive.span)
         if path is None:
+            self.hidden = True
             if self.cell and not _OURS.search(match[1]):
                 place = ", ".join(str(folder.resolve()) for folder in self.folders)
                 message = f"the file `{match[1]}` is not found; what it defines is missing"

@@ -185,8 +185,39 @@ def test_mistakes(text: str, code: str, line: int) -> None:
 
 
 def test_host_directives_that_only_a_compiler_understands_are_left_alone() -> None:
-    text = "#if __has_include(<cuda.h>) && FOO(1, 'a')\n#error no\n#endif\n#pragma once\n#error kept\n"
+    text = "#if __has_include(<cuda.h>) && FOO(1, 'a')\n#error no\n#endif\n#pragma once\n"
     assert not read(text + body("x = 1;"))[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ("#error stop", 1),
+        ("#define N 3\n#if N == 3\n#error stop\n#endif", 3),
+        ("#ifndef TILE\n#error stop\n#endif", 2),
+        ("#if 0\n#elif !defined(TILE)\n#error stop\n#endif", 3),
+        ("__device__ int q() {\n#if 1\n#error stop\n#endif\nreturn 1; }", 3),
+        ("#if 0\n#error stop\n#endif", None),
+        ("#if 1\n#else\n#error stop\n#endif", None),
+        ("#if __cplusplus < 300000\n#error stop\n#endif", None),
+        ("#define NEW __cplusplus > 1\n#if !(NEW)\n#error stop\n#endif", None),
+        ("#if __cplusplus\n#else\n#error stop\n#endif", None),
+        ("#include <limits.h>\n#ifndef CHAR_BIT\n#error stop\n#endif", None),
+    ],
+)
+def test_a_live_error_in_the_host_text_of_a_cell(text: str, line: int | None) -> None:
+    """Only what a C++ compiler surely says too: it never sees this text. That of a whole program it does see."""
+    text += "\n" + body("x = 1;")
+    assert [(d.code, d.span.line, d.message) for d in read(text)[1]] == ([("PRE03", line, "stop")] if line else [])
+    report = Report()
+    preprocess(split(Source(text), report), {}, report, CPU, cell=False)
+    assert not report.has_errors
+
+
+@pytest.mark.parametrize(("condition", "bad"), [("(1", True), ("1 +", True), ("N +", True), ("__has_x(<y>)", False)])
+def test_conditions_in_host_text_that_are_none(condition: str, bad: bool) -> None:
+    text = f"#define N 1\n#if {condition}\n#endif\n" + body("x = 1;")
+    assert [(d.code, d.span.line) for d in read(text)[1]] == ([("PRE06", 2)] if bad else [])
 
 
 def test_intrinsics_are_registered_for_the_unit_or_for_the_block() -> None:
