@@ -449,10 +449,12 @@ class Assert(Stmt):
 
 @identity_node
 class CxxText(Stmt):
-    """C++ of the user. `uses` are variables and whole buffers that it names, with names that are those of C++ too."""
+    """C++ of the user. `views` are whole buffers that it names, `scalars` variables (`Var`), with names that are those of
+    C++ too. The latter are no part of the tree: nothing can stand in their place."""
 
     text: str
-    uses: tuple[Var | View, ...] = ()
+    views: tuple[View, ...] = ()
+    scalars: tuple[object, ...] = ()
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 

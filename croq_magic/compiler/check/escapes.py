@@ -17,25 +17,26 @@ def cpp(c: Checker, s: syntax.CppEscape) -> None:
     """`__cpp__("text")`: scalars keep their source spelling in it, also those that are not variables of their own."""
     text = s.text.value
     named: list[ir.Stmt] = []
-    uses: list[ir.Var | ir.View] = []
+    views: list[ir.View] = []
+    scalars: list[ir.Var] = []
     for name in dict.fromkeys(_IDENTIFIER.findall(text)):
         symbol = c.find(name)
         if symbol is None:
             continue
         value = symbol.value
         if isinstance(value, SpanValue) and not value.chain and value.view.buffer.name == name:
-            uses.append(value.view)
+            views.append(value.view)
         expr = value.value if isinstance(value, Bounded) else value.expr if isinstance(value, Scalar) else None
         if isinstance(expr, ir.Var) and expr.name == name:
-            uses.append(expr)
+            scalars.append(expr)
             continue
         if expr is None:
             continue
         if isinstance(value, Scalar) and value.var is not None and value.var.name == name:
-            uses.append(value.var)
+            scalars.append(value.var)
             continue
         named.append(ir.Let(ir.Var(name, expr.dtype, ir.Role.LET), expr, span=s.span))
-    text_statement = ir.CxxText(text + "\n", tuple(uses), span=s.span)
+    text_statement = ir.CxxText(text + "\n", tuple(views), tuple(scalars), span=s.span)
     c.emit(ir.Scope((*named, text_statement), span=s.span) if named else text_statement)
 
 

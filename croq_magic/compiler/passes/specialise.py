@@ -7,11 +7,14 @@ symbols, become plain multiples.
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any, ClassVar
 
 from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.visit import rewrite
+
+_WORD = re.compile(r"""(?<![\w.])[A-Za-z_]\w*|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""")  # strings are stepped over
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,8 +60,23 @@ class _Specialiser:
                 return _simplified(node, "extents")
             case ir.Let(var=var, value=value) if value is not None and var.role is ir.Role.LET:
                 return self.let(node)
+            case ir.CxxText(scalars=scalars) if scalars:
+                return self.cxx_text(node)
             case _:
                 return None
+
+    def cxx_text(self, s: ir.CxxText) -> ir.CxxText | None:
+        """Numbers in the places of the names that will not be there."""
+        known = {}
+        for each in s.scalars:
+            value = self.variable(each) if isinstance(each, ir.Var) else None
+            if isinstance(each, ir.Var) and isinstance(value, ir.Const):
+                known[each.name] = f"({value.value})"
+        if not known:
+            return None
+        text = _WORD.sub(lambda found: known.get(found[0], found[0]), s.text)
+        scalars = tuple(each for each in s.scalars if not isinstance(each, ir.Var) or each.name not in known)
+        return dataclasses.replace(s, text=text, scalars=scalars)
 
     def variable(self, v: ir.Var) -> ir.Expr | None:
         if v.role is ir.Role.DIM and v.name in self.dims:

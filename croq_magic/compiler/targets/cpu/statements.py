@@ -306,7 +306,8 @@ class Statements(Loops):
         raise NotImplementedError
 
     def cxx_text(self, s: ir.CxxText) -> None:
-        for each in s.uses:  # asked for, they are handed to the kernel
+        for each in (*s.views, *s.scalars):  # asked for, they are handed to the kernel
+            assert isinstance(each, ir.Node)
             self.argument(each)
         self.verbatim(s.text)
 

@@ -31,6 +31,10 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
     words |= {word for called in calls for name in called for word in _WORD.findall(name)}
     if not words:
         return ()
+    # A function of the host may have the name of one of the device: it is another one.
+    apart = [region.inner or region.span for region in regions if region.kind == "cok"]
+    own = {name for span in apart for declaration in declarations(span) for name in _declared(declaration)}
+    words -= own
     pieces: list[tuple[Span, bool]] = []  # (text, kept in any case)
     for position, region in enumerate(regions):
         if region.kind in ("device", "cok"):
@@ -52,7 +56,7 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
         for index, (span, _) in enumerate(pieces):
             if not kept[index] and not span.text.lstrip().startswith("#") and words & _declared(span):
                 kept[index] = changed = True
-                words |= set(_WORD.findall(_COMMENT.sub(" ", span.text)))
+                words |= set(_WORD.findall(_COMMENT.sub(" ", span.text))) - own
     return tuple(span for (span, _), keep in zip(pieces, kept, strict=True) if keep and span.text.strip())
 
 

@@ -17,6 +17,7 @@ from croq_magic.compiler.targets.cpu.verbatim import device_text
 _SKIPPED = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'""", re.DOTALL)
 _LINKAGE = re.compile(r'extern(\s*)"C"(\s*)(\{?)')
 _NAMESPACE = re.compile(r"(?<![\w:])(?:::\s*)?(?:choreo|croq)\s*::\s*")
+_MARKER = re.compile(r"\b__co_device__\b")
 _INCLUDE = re.compile(r"^[ \t]*#[ \t]*include\b[^\n]*", re.MULTILINE)
 _CPLUSPLUS = re.compile(
     r"""\b(?:template|class|namespace|using|operator|constexpr|static_cast|reinterpret_cast|const_cast|dynamic_cast
@@ -72,7 +73,7 @@ def problems(unit: Unit, spans: tuple[Span, ...]) -> Iterator[Diagnostic]:
 def as_opencl(text: str) -> str:
     """The text as the device's compiler takes it: as many lines, the same columns."""
     text = _INCLUDE.sub(lambda match: _blank(match[0]), text)
-    text = _without_linkage(text)
+    text = _MARKER.sub(lambda match: _blank(match[0]), _without_linkage(text))
     return _NAMESPACE.sub(lambda match: _blank(match[0]), text)
 
 
