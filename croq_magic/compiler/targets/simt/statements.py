@@ -401,7 +401,8 @@ class Statements(Crews):
                 self.line(line)
 
     def cxx_text(self, s: ir.CxxText) -> None:
-        for each in s.uses:  # asked for, they are handed to the kernel
+        for each in (*s.views, *s.scalars):  # asked for, they are handed to the kernel
+            assert isinstance(each, ir.Node)
             self.argument(each)
         self.verbatim(s.text)
 
