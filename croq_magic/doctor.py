@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.metadata
-import importlib.util
 import os
 import platform
 import shlex
@@ -16,7 +15,7 @@ _LABEL = 10
 
 
 def report() -> str:
-    """Version, target, compiler, cache and GPU, one line each."""
+    """Version, target, compiler, cache, GPU and what belongs to it, one line each."""
     facts = {
         "croq_magic": f"{__version__} ({', '.join(_versions())})",
         "system": f"{platform.system()} {platform.machine()}, {_processor()}",
@@ -24,6 +23,7 @@ def report() -> str:
         "compiler": _compiler(),
         "cache": _cache(),
         "gpu": _gpu(),
+        "cuda": _cuda(),
     }
     return "\n".join(f"{name:{_LABEL}} {value}" for name, value in facts.items())
 
@@ -80,18 +80,51 @@ def _cache() -> str:
 
 
 def _gpu() -> str:
-    if importlib.util.find_spec("cupy") is None:
-        return "CuPy is not installed (pip install 'croq-magic[cuda13]')"
-    try:
-        import cupy
+    from croq_magic.compiler.targets import base
 
-        if not cupy.cuda.is_available():
-            return f"CuPy {cupy.__version__}, no usable CUDA device"
-        device = cupy.cuda.Device()
-        name = cupy.cuda.runtime.getDeviceProperties(device.id)["name"].decode()
-        return f"{name}, sm_{device.compute_capability}, CuPy {cupy.__version__}"
+    try:
+        problem = base.why_not_gpu()
+        if problem is not None:
+            return f"none: {problem.text}"
+        from croq_magic.compiler.targets.cuda import system
+
+        cupy = system.cupy()
+        names = []
+        for number in range(cupy.cuda.runtime.getDeviceCount()):
+            capability = system.capability_of(cupy, number)
+            arch = system.arch_of(capability) or "no architecture that is known"
+            names.append(f"{system.device_name(cupy, number)} (sm_{capability}, compiled for {arch})")
+        return ", ".join(names)
     except Exception as error:  # a broken driver must not break the doctor
-        return f"CuPy fails: {type(error).__name__}: {error}"
+        return f"fails: {type(error).__name__}: {error}"
+
+
+def _cuda() -> str:
+    """Versions of what the target cuda is made of, also where there is no GPU."""
+    from croq_magic.compiler.targets.cuda import nvrtc, system
+
+    facts = []
+    driver = nvrtc.driver_version()
+    facts.append(f"driver for CUDA {system.version(driver)}" if driver else "no driver")
+    names = [n for n in ("cupy-cuda13x", "cupy-cuda12x", "cupy") if _version(n)]
+    cupy = sys.modules.get("cupy")
+    if cupy is not None:
+        facts.append(f"CuPy {cupy.__version__} for CUDA {system.version(cupy.cuda.runtime.runtimeGetVersion())}")
+    else:
+        facts += [f"CuPy {_version(n)} ({n})" for n in names] or ["no CuPy (pip install 'croq-magic[cuda13]')"]
+    try:
+        found = nvrtc.nvrtc()
+        facts.append(f"{found.name} ({found.place.library})")
+    except CroqError as error:
+        facts.append(str(error))
+    return ", ".join(facts)
+
+
+def _version(distribution: str) -> str:
+    try:
+        return importlib.metadata.version(distribution)
+    except importlib.metadata.PackageNotFoundError:
+        return ""
 
 
 if __name__ == "__main__":

@@ -149,10 +149,11 @@ class CroqtileMagics(Magics):
         from croq_magic.compiler import store
 
         defines = self._macros(settings)
-        key = (source.text, source.first_line, settings.target, settings.checks, *sorted(defines.items()))
+        arch = self._arch(settings)
+        key = (source.text, source.first_line, settings.target, arch, settings.checks, *sorted(defines.items()))
         found = self._programs.pop(key, None)
         if found is None or not store.self_contained(source):
-            found = program.compile(source, settings.target, None, defines, settings.checks)
+            found = program.compile(source, settings.target, arch, defines, settings.checks)
         else:
             sys.stdout.write(found.unit.printed)  # what the program prints while it is compiled
         self._programs[key] = found  # the most recently used is the last
@@ -160,12 +161,26 @@ class CroqtileMagics(Magics):
             del self._programs[next(iter(self._programs))]
         return found
 
+    def _arch(self, settings: argparse.Namespace) -> str | None:
+        """The architecture to compile for; where only code is shown there is one without a GPU too."""
+        if settings.emit not in options.CUDA_KINDS:
+            return settings.arch
+        from croq_magic.compiler.targets import base
+
+        return base.offline_arch(settings.target, settings.arch)
+
     def _warn(self, program: Program, settings: argparse.Namespace) -> None:
         for text in program.warnings:
             print(text, file=sys.stderr)
         if program.target == "cpu" and settings.target == "auto" and not self._told_about_cpu:
             self._told_about_cpu = True
-            print("No GPU found: croqtile cells run on the CPU.")
+            from croq_magic.compiler.targets import base
+
+            problem = base.why_not_gpu()
+            if problem is None or problem.no_gpu:
+                print("No GPU found: croqtile cells run on the CPU.")
+            else:
+                print(f"Croqtile cells run on the CPU: {problem.text}.")
 
     def _publish(self, program: Program) -> None:
         """Makes every function a variable of the notebook, unless that would take an argument away."""
@@ -189,8 +204,23 @@ class CroqtileMagics(Magics):
             from croq_magic import run
 
             print(run.transpiled(program).compact)
+        elif settings.emit in options.CUDA_KINDS:
+            print(self._cuda(program, settings))
         elif settings.emit:
             print(getattr(program, settings.emit)())
+
+    def _cuda(self, program: Program, settings: argparse.Namespace) -> str:
+        """The program's CUDA C++, or what NVRTC makes of it, whatever target the cell runs on."""
+        from croq_magic.compiler.targets import base
+
+        if program.target != "cuda":
+            from croq_magic import program as programs
+
+            r = program.unit.request
+            arch = base.offline_arch("cuda", settings.arch)
+            program = programs.compile(r.source, "cuda", arch, dict(r.defines), r.checks)
+        chosen: Any = program.unit.chosen
+        return program.source() if settings.emit == "cuda" else chosen.shown(program.source(), settings.emit)
 
     def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
@@ -218,15 +248,37 @@ class CroqtileMagics(Magics):
             print(f"{function.__name__} is defined but did not run: the notebook has {variables}.")
             self._draw(function, settings, None)
             return None
+        if program.target == "cuda" and settings.emit in options.CUDA_KINDS and (why := self._no_gpu()):
+            print(f"{function.__name__} is defined but did not run: {why}.")
+            self._draw(function, settings, None)
+            return None
         bound = function.binder.bind(values, expressions)
         for text in bound.plan.warnings:
             print(text, file=sys.stderr)
         clock.time("compiled", function.build, bound)
-        value = clock.time("ran", function.run, bound)
+        timed = getattr(program.unit.chosen, "timed", None) if settings.time else None
+        if timed is None:
+            value = clock.time("ran", self._finished, function, bound)
+        else:
+            value, clock.device = clock.time("ran", timed, function, bound)
         self._tell_modified(bound, expressions)
         if settings.output:
             self.shell.push({settings.output: value})
         self._draw(function, settings, bound)
+        return value
+
+    @staticmethod
+    def _no_gpu() -> str:
+        from croq_magic.compiler.targets import base
+
+        problem = base.why_not_gpu()
+        return problem.text if problem is not None else ""
+
+    @staticmethod
+    def _finished(function: TileFunction, bound: Bound) -> Any:
+        """Runs a function, and waits for a device: what fails there is this cell's error."""
+        value = function.run(bound)
+        function.finish()
         return value
 
     def _is_whole(self, program: Program) -> bool:
@@ -316,10 +368,11 @@ class CroqtileMagics(Magics):
 
 
 class Clock:
-    """Seconds spent, by what they were spent on."""
+    """Seconds spent, by what they were spent on; `device` says what they were spent on there."""
 
     def __init__(self) -> None:
         self.seconds: dict[str, float] = {}
+        self.device: Any = None
 
     def time(self, what: str, function: Callable[..., T], *args: Any) -> T:
         started = time.perf_counter()
@@ -329,7 +382,8 @@ class Clock:
 
     def __str__(self) -> str:
         parts = (f"{what} in " + (f"{s * 1e3:.3g} ms" if s < 1 else f"{s:.2f} s") for what, s in self.seconds.items())
-        return ", ".join(parts)
+        text = ", ".join(parts)
+        return text if self.device is None else f"{text}\non the device: {self.device}"
 
 
 def load(shell: InteractiveShell) -> CroqtileMagics:

@@ -11,6 +11,7 @@ from croq_magic.errors import OptionError
 
 CHECK_LEVELS = ("auto", "none", "entry", "low", "medium", "high", "all")
 EMIT_KINDS = ("source", "ir", "syntax")
+CUDA_KINDS = ("cuda", "ptx", "sass")  # shown without a GPU too
 FIGURES = ("tiling", "mapping")
 
 
@@ -80,6 +81,7 @@ def parser() -> argparse.ArgumentParser:
     add = p.add_argument
     add("-o", "--output", metavar="NAME", type=_variable, help="store the value in this variable too")
     add("-t", "--target", metavar="TARGET", help="auto (default), cpu, cuda, ...")
+    add("-a", "--arch", metavar="ARCH", help="architecture of the target: native (default), sm_80, sm_90a, ...")
     add("-D", dest="defines", metavar="NAME=EXPR", action="append", default=[], type=_definition)
     p._actions[-1].help = "define a macro; EXPR is a Python expression"
     add("-b", "--bind", dest="bindings", metavar="PARAM=EXPR", action="append", default=[], type=_assignment)
@@ -88,7 +90,8 @@ def parser() -> argparse.ArgumentParser:
     add("--args", metavar='"ARGS"', default="", help="command line of a program with `main`")
     add("--no-run", action="store_true", help="compile only")
     add("--show", metavar="FIGURES", type=figures, help="draw tiling, mapping or both (tiling,mapping)")
-    add("--emit", metavar="FORM", choices=EMIT_KINDS, help="print the generated source, the tile IR or the syntax tree")
+    add("--emit", metavar="FORM", choices=(*EMIT_KINDS, *CUDA_KINDS))
+    p._actions[-1].help = "print the generated source, the tile IR (ir), the syntax tree (syntax), cuda, ptx or sass"
     add("--time", action="store_true", default=None, help="print how long compiling and running took")
     add("--checks", metavar="LEVEL", choices=CHECK_LEVELS, help=f"run-time checks: {', '.join(CHECK_LEVELS)}")
     add("-h", "--help", action="store_true", help="show this text")

@@ -294,7 +294,7 @@ def test_help_is_the_declaration(shell: InteractiveShell, run: Any, capsys: Any)
 def test_doctor(shell: InteractiveShell, capsys: Any) -> None:
     shell.run_line_magic("croqtile", "")
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["croq_magic", "system", "target", "compiler", "cache", "gpu"]
+    assert [line.split()[0] for line in lines] == ["croq_magic", "system", "target", "compiler", "cache", "gpu", "cuda"]
     assert croq.__version__ in lines[0] and "numpy" in lines[0]
 
 

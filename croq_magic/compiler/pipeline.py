@@ -142,7 +142,18 @@ def check(
     """Everything that can be said about a program without building it. A GPU is judged by its limits alone, so this
     works where its target does not."""
     found = limits.of(target, arch) or targets.choose(target, arch).limits
-    return front_end(source, found, defines or {}).report
+    front = front_end(source, found, defines or {})
+    if found.gpu and not front.report.has_errors:
+        chosen = targets.choose("cuda", found.name)  # whose notes are the emulator's too
+        _advise(chosen, CompiledUnit(front, chosen, "auto", store.Request(source, target, arch, (), "auto")))
+    return front.report
+
+
+def _advise(chosen: targets.Target, unit: CompiledUnit) -> None:
+    """Adds what a target has to say about the speed of a unit's functions."""
+    advice = getattr(chosen, "advice", None)
+    if advice is not None:
+        unit.report.extend(advice([function.lowered for function in unit.functions.values()]))
 
 
 def compile(
@@ -156,9 +167,11 @@ def compile(
     if checks not in CHECK_LEVELS:
         raise ValueError(f"checks must be one of {', '.join(CHECK_LEVELS)}, not {checks!r}")
     chosen = targets.choose(target, arch)
+    request = store.Request(source, target, arch, tuple(sorted((defines or {}).items())), checks)
+    if checks == "auto":
+        checks = getattr(chosen, "checks", checks)  # what a target means by it
     front = front_end(source, chosen.limits, defines or {}, checks)
     front.report.raise_errors()
-    request = store.Request(source, target, arch, tuple(sorted((defines or {}).items())), checks)
     unit = CompiledUnit(front, chosen, checks, request)
     if find_main(front.unit) is not None:
         store.remember(request, unit)
@@ -166,6 +179,7 @@ def compile(
     for function in unit.functions.values():
         if not function.function.dims:
             function.variant({})  # a target compiler's complaint belongs to the cell that defines the function
+    _advise(chosen, unit)
     store.remember(request, unit)
     return unit
 

@@ -18,6 +18,7 @@ from croq_magic.errors import CroqError
 
 STANDARD = "-"  # standard input as a file, standard output as an output
 CHECK_LEVELS = ("none", "entry", "low", "medium", "high", "all")
+CUDA_KINDS = ("cuda", "ptx", "sass")
 SHOW_KINDS = ("launches", "mapping", "tiling", "ir", "target-ir")
 DEFAULT_SHOW = ("launches", "tiling")
 
@@ -44,6 +45,7 @@ class Options:
 
     inputs: list[str] = dataclasses.field(default_factory=list)
     stage: str = ""
+    emit: str = ""
     output: str | None = None
     target: str = "auto"
     arch: str | None = None
@@ -79,6 +81,7 @@ OPTIONS = (
         ("-gs",), "stage", "", "emit a self-contained shell script that builds and, with --execute, runs the program",
         _STAGES, False, "-gs",
     ),
+    Option(("--emit",), "emit", "FORM", "print the device's part as cuda, ptx or sass; no GPU is needed", _STAGES),
     Option(("-S",), "stage", "", "compile to assembly", _STAGES, False, "-S"),
     Option(("-c",), "stage", "", "compile to an object", _STAGES, False, "-c"),
     Option(("--lib",), "stage", "", "all inputs into one static library, without any `main`", _STAGES, False, "--lib"),
@@ -188,6 +191,12 @@ def _set(options: Options, option: Option, value: str | None) -> None:
             options.stage = option.constant
         case "show":
             options.show = _kinds(text) if value is not None else DEFAULT_SHOW
+        case "emit":
+            if text not in CUDA_KINDS:
+                raise UsageError(f"--emit: no form {text!r}; there are {', '.join(CUDA_KINDS)}")
+            if options.stage or options.emit:
+                raise UsageError(f"{options.stage or '--emit'} and --emit exclude each other")
+            options.emit, options.stage = text, "--emit"
         case "sizes":
             options.sizes |= _sizes(text)
         case "define":

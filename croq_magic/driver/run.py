@@ -56,7 +56,12 @@ def _target(chosen: Options) -> targets.Target:
         near = difflib.get_close_matches(chosen.target, targets.words(), n=1)
         more = f"did you mean {near[0]}?" if near else f"there are {', '.join(targets.words())}"
         raise UsageError(f"no target {chosen.target}; {more}")
-    return targets.choose(chosen.target, chosen.arch)
+    target = "cuda" if chosen.emit and chosen.target == "auto" else chosen.target
+    chosen.arch = targets.offline_arch(target, chosen.arch)  # compiling needs no GPU
+    found = targets.choose(target, chosen.arch)
+    if chosen.emit and found.name != "cuda":
+        raise UsageError(f"--emit {chosen.emit} is of the target cuda, not {chosen.target}")
+    return found
 
 
 def _inspect(chosen: Options, target: targets.Target, source: Source, messages: Messages) -> None:
@@ -82,6 +87,10 @@ def _shown(chosen: Options, target: targets.Target, source: Source) -> tuple[Rep
     sys.stderr.write(front.printed)
     if front.report.has_errors:
         return front.report, None
+    if chosen.emit:
+        request = store.Request(source, target.name, chosen.arch, tuple(sorted(chosen.defines.items())), chosen.checks)
+        text = pipeline.CompiledUnit(front, target, chosen.checks, request).source()
+        return front.report, text if chosen.emit == "cuda" else target.shown(text, chosen.emit)  # type: ignore[attr-defined]
     if chosen.stage:
         from croq_magic.compiler import types_text
 

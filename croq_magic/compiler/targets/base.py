@@ -96,6 +96,15 @@ def why_not_gpu() -> Problem | None:
     return system.problem()
 
 
+def offline_arch(name: str, arch: str | None) -> str | None:
+    """The architecture to show code for: the one given, else that of the GPU, or the default where there is none."""
+    if arch is None and _ALIASES.get(name, name) == "cuda" and why_not_gpu() is not None:
+        from croq_magic.compiler.targets.cuda import DEFAULT_ARCH
+
+        return DEFAULT_ARCH
+    return arch
+
+
 def choose(name: str = "auto", arch: str | None = None) -> Target:
     """The target of that name; "auto" is the best one this machine has. TargetError for an unknown name."""
     wanted = _ALIASES.get(name, name)

@@ -36,10 +36,12 @@ _NAMES = {
     100: "cudaErrorNoDevice: no CUDA-capable device is detected",
     209: "CUDA_ERROR_NO_BINARY_FOR_GPU: no kernel image is available for execution on the device",
     700: "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered",
+    716: "CUDA_ERROR_MISALIGNED_ADDRESS: misaligned address",
+    719: "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure",
     701: "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES: too many resources requested for launch",
     720: "CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE: too many blocks in cooperative launch",
 }
-_STRAY = ("outside", "beyond", "behind", "no buffer")  # what a GPU makes an error of, among what the emulator finds
+_FAULTS = {"outside": 700, "alignment": 716, "trap": 719}  # what a GPU makes of what the emulator finds
 
 
 class CUDARuntimeError(RuntimeError):
@@ -180,8 +182,9 @@ class _Owned:
         _state.used += nbytes
 
     def __del__(self) -> None:
-        emulator().release(self.ptr)
-        _state.used -= self.nbytes
+        if emulator is not None and _state is not None:  # the interpreter is not going away
+            emulator().release(self.ptr)
+            _state.used -= self.nbytes
 
 
 class MemoryPointer:
@@ -239,9 +242,7 @@ def memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None:
 
 def _supported(dtype: Any) -> np.dtype[Any]:
     found = np.dtype(dtype)
-    if found.kind not in "?bBiufc" and found.name != "bfloat16":
-        raise TypeError(f"unsupported dtype {found}")
-    if found.name.startswith("float8") or found.name.startswith(("int4", "uint4", "int2", "uint2", "float4", "float6")):
+    if found.type.__module__.startswith("ml_dtypes") and found.name != "bfloat16":
         raise TypeError(f"unsupported dtype {found}")
     return found
 
@@ -432,12 +433,10 @@ class Function:
             del args_alive[:]
             if _state.fault:
                 _state.lost = _state.fault
-            elif found and any(
-                word in found[0].text for word in ("outside", "beyond", "behind", "before", "no buffer")
-            ):
-                _state.lost = 700
             elif found:
-                raise AssertionError("\n".join(each.text for each in found))
+                _state.lost = _FAULTS.get(found[0].kind, 0)
+                if not _state.lost:
+                    raise AssertionError("\n".join(each.text for each in found))
             if _state.lost:
                 raise CUDADriverError(_state.lost)
 

@@ -15,6 +15,7 @@ from croq_magic.errors import CompileError, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
+    from croq_magic.compiler.diagnostics import Diagnostic
     from croq_magic.compiler.limits import Limits
     from croq_magic.compiler.passes.base import Pass
     from croq_magic.compiler.source import Source
@@ -47,6 +48,12 @@ class CudaTarget:
         from croq_magic.compiler.targets.cuda.passes import passes
 
         return passes()
+
+    def advice(self, functions: Sequence[ir.Function]) -> list[Diagnostic]:
+        """Notes about what costs speed in functions after `passes`."""
+        from croq_magic.compiler.targets.simt.coalescing import advice
+
+        return advice(functions)
 
     def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> SimtEmission:
         """CUDA C++ for functions after `passes`, with the device text of the cell. CompileError (UNS01) for what this

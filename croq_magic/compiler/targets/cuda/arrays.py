@@ -35,6 +35,11 @@ def on_device(value: Any) -> bool:
     return device is not None and int(device()[0]) in (_CUDA, _MANAGED)
 
 
+def device_id(cupy: Any) -> Callable[[], int]:
+    """What gives the number of CuPy's current device."""
+    return getattr(cupy.cuda, "get_device_id", None) or (lambda: int(cupy.cuda.Device().id))
+
+
 class DeviceRules(fastcall.Rules):
     """The short way: arrays of CuPy, whole, aligned, on the current device."""
 
@@ -45,8 +50,8 @@ class DeviceRules(fastcall.Rules):
 
     def environment(self) -> dict[str, Any]:
         count = self._cupy.cuda.runtime.getDeviceCount()
-        device = getattr(self._cupy.cuda, "get_device_id", None) or (lambda: self._cupy.cuda.Device().id)
-        return {"ndarray": self._cupy.ndarray, "device": device, "place_of": [f"d{each}" for each in range(count)]}
+        names = [f"d{each}" for each in range(count)]
+        return {"ndarray": self._cupy.ndarray, "device": device_id(self._cupy), "place_of": names}
 
     def array(self, name: str, dtype: str, written: bool) -> str:
         memory = f"{name}.data"
@@ -173,7 +178,17 @@ class DeviceArrays(binding.Arrays):
     def allocator(self, places: str, filled: bool) -> Callable[..., Any]:
         if not places.startswith("d"):
             return super().allocator(places, filled)
-        return self._empty  # what has to be zero is zeroed by the launch
+        number = int(places.rstrip("+")[1:])
+        current = device_id(self.cupy)
+
+        def allocate(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+            """What has to be zero is zeroed by the launch."""
+            if current() == number:
+                return self._empty(shape, dtype)
+            with self.cupy.cuda.Device(number):
+                return self._empty(shape, dtype)
+
+        return allocate
 
     def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         try:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from croq_magic import cache
 from croq_magic.compiler.targets.cuda import nvrtc
-from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed
+from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed as CompilationFailed
 
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 HEADERS = ("croq_cuda.h", "croq_small.h")

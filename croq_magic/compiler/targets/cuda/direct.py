@@ -11,7 +11,9 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from croq_magic.compiler.targets.simt import elements
 from croq_magic.compiler.targets.simt.host_calls import environment
+from croq_magic.compiler.types import DType
 
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.simt.host_emit import HostText
@@ -50,6 +52,8 @@ class _Rewriter(ast.NodeTransformer):
             if not zeroed.value:
                 return node.args[0]
             return ast.Call(ast.Name("zeroed", ast.Load()), [node.args[0]], [])
+        if name == "declare":
+            return ast.Call(ast.Name("temporary", ast.Load()), [self.visit(arg) for arg in node.args], [])
         if name == "launch":
             symbol, grid, block, shared, args = node.args
             assert isinstance(symbol, ast.Constant)
@@ -78,10 +82,19 @@ class Direct:
         self.shared = shared
         self._types = types
 
-    def make(self, kernels: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
+    def make(self, kernels: Mapping[str, Callable[..., Any]], allocate: Callable[[int], Any]) -> Callable[..., Any]:
         names = environment(self._types)
         names.update((_PREFIX + symbol, kernels[symbol]) for symbol in self.shared)
         names["zeroed"] = _zeroed
+
+        def temporary(count: int, dtype: DType, zeroed: bool) -> Any:
+            nbytes = max(1, count * elements.storage(dtype).itemsize)
+            memory = allocate(nbytes)
+            if zeroed:
+                memory.memset_async(0, nbytes)
+            return memory
+
+        names["temporary"] = temporary
         exec(self._code, names)
         made: Callable[..., Any] = names["program"]
         return made

@@ -29,9 +29,12 @@ def finish() -> None:
 
 
 def timed(function: TileFunction, bound: Bound) -> tuple[Any, Times]:
-    """Runs a function on bound arguments, measured, after a run to warm up whose results are dropped."""
+    """Runs a function on bound arguments, measured, after a run to warm up whose results are dropped. What prints is
+    run once."""
     cupy = system.cupy()
-    function.run(_on_copies(function, bound))
+    function.build(bound)
+    if not function.compiled.variant(bound.plan.dims).launch.prints:  # type: ignore[attr-defined]
+        function.run(_on_copies(function, bound))
     with timing.measuring(cupy) as timer:
         value = function.run(bound)
     return value, timer.times()

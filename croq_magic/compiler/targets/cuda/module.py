@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.cuda import build, faults, system, timing
+from croq_magic.compiler.targets.cuda.arrays import device_id
 from croq_magic.compiler.targets.cuda.device import CudaDevice
 from croq_magic.compiler.targets.cuda.direct import Direct, direct
 from croq_magic.compiler.targets.simt.host import HostProgram
@@ -51,6 +52,11 @@ class Launcher:
         """Every element of the result is stored, so its array may hold anything before the call."""
         return self._host.fills_result
 
+    @property
+    def prints(self) -> bool:
+        """Whether a run shows something: it must not be repeated unasked."""
+        return self._prints or "call.print(" in self._host.text.text
+
     def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
         """Runs the function; see `HostProgram.run`. Arrays may be of NumPy or CuPy; with CuPy's alone the work may go
         on when the call returns. TargetError without a device, and for what CUDA reports."""
@@ -78,12 +84,12 @@ class Launcher:
         cupy = system.cupy()
         device = self._device(cupy, int(places[1:]))
         with cupy.cuda.Device(device.number):
-            run = form.make(device.ready(form.shared))
+            run = form.make(device.ready(form.shared), cupy.cuda.alloc)
         symbols, number = self._kernels.symbols, device.number
-        device_id = getattr(cupy.cuda, "get_device_id", None) or (lambda: cupy.cuda.Device().id)
+        current = device_id(cupy)
 
         def launch(values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
-            if timing.timer() is not None or device_id() != number or faults.lost():
+            if timing.timer() is not None or current() != number or faults.lost():
                 return self(values, dims, result)
             faults.launched(symbols)
             try:

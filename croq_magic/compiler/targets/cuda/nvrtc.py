@@ -16,6 +16,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from croq_magic.compiler.targets.detect import DRIVER
 from croq_magic.errors import TargetError
 
 HINT = "`pip install 'croq-magic[cuda13]'` (or cuda12) brings it"
@@ -145,14 +146,19 @@ class Nvrtc:
             raise TargetError(f"{self.name} fails: {said.decode()}")
 
 
-def driver_major() -> int:
-    """The newest major version of CUDA that the driver of this machine runs; 0 without a driver."""
+def driver_version() -> int:
+    """The newest version of CUDA that the driver of this machine runs, as CUDA counts (13000); 0 without a driver."""
     try:
-        driver = ctypes.CDLL("libcuda.so.1")
+        driver = ctypes.CDLL(DRIVER)
     except OSError:
         return 0
     version = ctypes.c_int()
-    return version.value // 1000 if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else 0
+    return version.value if driver.cuDriverGetVersion(ctypes.byref(version)) == 0 else 0
+
+
+def driver_major() -> int:
+    """The major version alone."""
+    return driver_version() // 1000
 
 
 def load(found: Iterator[Place] | None = None, most: int | None = None) -> Nvrtc:

@@ -20,7 +20,7 @@ class Device(Protocol):
 
     A device may be `asynchronous` (False where it does not say): work may go on when a call has returned, and memory
     that is released goes to later work only. Callers may then have arrays on it: `adopt(array)` is the memory of one,
-    `copy(target, source, nbytes)` copies within the device.
+    `copy(target, source, nbytes)` copies within the device. `prints` says that its kernels do, so that calls wait.
     """
 
     @property

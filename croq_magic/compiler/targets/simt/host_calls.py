@@ -197,6 +197,7 @@ class Call:
         self.device: Any = device  # an asynchronous one has more than the protocol says
         self.unified = device.unified
         self._asynchronous = getattr(device, "asynchronous", False)
+        self._prints = getattr(device, "prints", False)
         self.pending = False  # launches may be running
         self.spans: list[Span] = []
         self._memory: list[Any] = []
@@ -313,7 +314,8 @@ class Call:
         """Brings everything that the caller sees up to date. Where a device works on while its caller goes on, arrays
         that lie there are not waited for."""
         outputs = [span for span in self.spans if span.output]
-        if self._report is not None or not self._asynchronous or not all(span.resident for span in outputs):
+        waited = self._report is not None or self._prints or not self._asynchronous
+        if waited or not all(span.resident for span in outputs):
             self.settle()
         for span in outputs:
             if span.resident:
