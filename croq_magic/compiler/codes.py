@@ -13,7 +13,7 @@ class Code(NamedTuple):
     """One entry of the catalogue."""
 
     code: str
-    severity: str  # "error" or "warning"; a target may weaken an error of another target to a warning
+    severity: str  # "error", "warning" or "note"; a target may weaken an error of another target to a warning
     title: str
     section: str
 
@@ -261,9 +261,13 @@ _TABLE = {
         PRE08 W Quoted include that is not found
         RAC01 W Race between instances
         UNS01 E Not supported by this version
+        PRF01 N Access spread over memory
         CXX01 E Refused by the C++ compiler
     """,
 }
+
+
+_SEVERITIES = {"E": "error", "W": "warning", "N": "note"}
 
 
 def _read_table() -> dict[str, Code]:
@@ -271,7 +275,7 @@ def _read_table() -> dict[str, Code]:
     for section, lines in _TABLE.items():
         for line in lines.strip().splitlines():
             code, letter, title = line.split(maxsplit=2)
-            codes[code] = Code(code, "error" if letter == "E" else "warning", title, section)
+            codes[code] = Code(code, _SEVERITIES[letter], title, section)
     return codes
 
 

@@ -60,5 +60,8 @@ _MORE = {
     "RAC01": "Two instances touch one element, at least one of them writes, and no join orders them.",
     "CXX01": "The target's C++ compiler refuses host or device text, which is passed on as it is written. The message "
     "is that compiler's own, at the line of the program.",
+    "PRF01": "Neighbouring threads access elements that lie apart, so that a GPU moves more sectors of 32 bytes than "
+    "the elements need. Nothing is wrong, but it is slow. The first index of a `parallel` is the one that neighbouring "
+    "threads differ in; the hint names an order of the indices that needs fewer sectors, if there is one.",
     "UNS01": "The construct is part of the language, but this version or this target cannot compile it.",
 }

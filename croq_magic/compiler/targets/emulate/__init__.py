@@ -44,6 +44,10 @@ class EmulatedTarget:
         """Those of the CUDA target."""
         return self.cuda.passes()
 
+    def advice(self, functions: Sequence[ir.Function]) -> list[Diagnostic]:
+        """Those of the CUDA target."""
+        return self.cuda.advice(functions)
+
     def emit(self, unit: Unit, functions: Sequence[ir.Function]) -> SimtEmission:
         """The text of the CUDA target. CompileError (UNS01) for what it cannot express, here or in the host part."""
         from croq_magic.compiler.diagnostics import Diagnostic

@@ -1,35 +1,42 @@
 """Where a warp's accesses of device memory are spread over more sectors than they need.
 
 A request of a warp moves whole sectors of 32 bytes. For every element access in the code of threads, the addresses of
-the first warp's lanes are computed with all other indices at their lower bounds, and the sectors counted. Where another
-order of a region's indices would need fewer, the note says which: the first index is the one neighbouring lanes differ
-in.
+the lanes of the first warp that gets there are computed, with all other indices at their lower bounds, and the sectors
+counted. Where another order of a region's indices would need fewer, the note says which: the first index is the one
+neighbouring lanes differ in.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from croq_magic.compiler import evaluate, integers, ir
-from croq_magic.compiler.diagnostics import Note
+from croq_magic.compiler.diagnostics import Diagnostic, Severity
+from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.targets.simt.expressions import buffer_offset
-from croq_magic.compiler.targets.simt.threads import Threads, positions
-from croq_magic.compiler.visit import children, walk
+from croq_magic.compiler.targets.simt.threads import Threads, grid_chain, lanes_of, positions, threads_of
+from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import children, substitute, walk
 
 SECTOR = 32  # bytes
 LANES = 32
 WORSE = 4  # times as many sectors as needed are worth a note
+CODE = "PRF01"
+_MAX_INDICES = 4  # of a region whose orders are tried
+_LARGE = 1024  # stands for a symbolic dimension: as large as strides should be
 
 Chain = tuple[ir.Region, ...]
 Access = ir.Load | ir.Store | ir.Atomic
+Conditions = tuple[ir.Expr, ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Finding:
-    """One access: the sectors of a request, and the best order of the indices of the innermost region, if another is
-    better, with its sectors."""
+    """One access: the sectors of a request, how few would do for the elements of its lanes, and the best order of the
+    indices of the innermost region, if another is better, with its sectors."""
 
     access: Access
     sectors: int
@@ -38,24 +45,34 @@ class Finding:
     best: int = 0
 
     @property
-    def note(self) -> Note | None:
-        if self.access.span is None:
-            return None
-        verb = "loads" if isinstance(self.access, ir.Load) else "stores"
+    def message(self) -> str:
+        verb = "stores" if isinstance(self.access, ir.Store) else "updates"
+        verb = "loads" if isinstance(self.access, ir.Load) else verb
         name = self.access.view.buffer.name
-        text = f"a warp {verb} `{name}` in {self.sectors} sectors a request, {self.needed} would do"
-        if self.order:
-            text += f"; with the indices as `{{{', '.join(self.order)}}}` it is {self.best}"
-        return Note(text, self.access.span)
+        return f"a warp {verb} `{name}` in {self.sectors} sectors a request, {self.needed} would do"
+
+    @property
+    def hint(self) -> str | None:
+        if not self.order:
+            return None
+        return f"with the indices as `{{{', '.join(self.order)}}}` it is {self.best}: lanes differ in the first one"
 
 
-def notes(block: ir.Region, threads: Threads) -> list[Note]:
-    """What to say about the accesses of a kernel, one note a place and array."""
-    found: dict[tuple[object, ...], Note] = {}
-    for finding in findings(block, threads):
-        note = finding.note
-        if note is not None and finding.sectors >= WORSE * finding.needed:
-            found.setdefault((note.message, finding.access.span), note)
+def advice(functions: Iterable[ir.Function]) -> list[Diagnostic]:
+    """Notes about the accesses of all kernels, after the passes of a target: one a place and array."""
+    found: dict[tuple[object, ...], Diagnostic] = {}
+    for function in functions:
+        for launch in function.launches():
+            try:
+                block = grid_chain(launch.kernel.region)[-1]
+            except Unsupported:
+                continue
+            for finding in findings(block, threads_of(block)):
+                span = finding.access.span or finding.access.view.span
+                if span is None or finding.sectors < WORSE * finding.needed:
+                    continue
+                note = Diagnostic(Severity.NOTE.value, CODE, finding.message, span, hint=finding.hint)
+                found.setdefault((note.message, span), note)
     return list(found.values())
 
 
@@ -63,33 +80,67 @@ def findings(block: ir.Region, threads: Threads) -> Iterator[Finding]:
     """All element accesses of device memory in the code of threads whose addresses are known."""
     if threads.count is None or threads.count < LANES:
         return
-    for access, chain in _accesses(block, ()):
-        sectors = _sectors(access, chain, threads)
-        if sectors is None:
+    values = _values(block)
+    for access, chain, conditions in _accesses(block, (), ()):
+        counted = _sectors(access, chain, conditions, threads, values)
+        if counted is None:
             continue
-        size = access.view.buffer.dtype.size
-        needed = max(1, LANES * size // SECTOR)
+        sectors, needed = counted
+        indices = chain[-1].indices
         orders = [
-            (count, order)
-            for order in itertools.permutations(range(len(chain[-1].indices)))
-            if (count := _sectors(access, _reordered(chain, order), threads)) is not None
+            (found[0], order)
+            for order in itertools.permutations(range(len(indices)) if len(indices) <= _MAX_INDICES else ())
+            if (found := _sectors(access, _reordered(chain, order), conditions, threads, values)) is not None
         ]
-        best, order = min(orders)
+        best, order = min(orders, default=(sectors, ()))
         better = best < sectors
-        names = tuple(chain[-1].indices[i].name for i in order) if better else ()
-        yield Finding(access, sectors, min(needed, sectors), names, best if better else 0)
+        names = tuple(indices[i].name for i in order) if better else ()
+        yield Finding(access, sectors, needed, names, best if better else 0)
 
 
-def _accesses(node: ir.Node, chain: Chain) -> Iterator[tuple[Access, Chain]]:
+def _accesses(node: ir.Node, chain: Chain, conditions: Conditions) -> Iterator[tuple[Access, Chain, Conditions]]:
+    """Element accesses with the regions and the conditions around them."""
+    if isinstance(node, (ir.If, ir.Masked)):
+        tested = node.condition if isinstance(node, ir.If) else node.predicate
+        yield from _accesses(tested, chain, conditions)
+        for s in node.then if isinstance(node, ir.If) else node.body:
+            yield from _accesses(s, chain, (*conditions, tested))
+        for s in node.other if isinstance(node, ir.If) else ():
+            yield from _accesses(s, chain, (*conditions, ir.Unary("!", tested, BOOL)))
+        return
+    if isinstance(node, ir.Region) and node.level is not ir.Level.BLOCK:
+        chain = (*chain, node)
+    of_threads = bool(chain) and chain[-1].level is ir.Level.THREAD
+    is_access = of_threads and isinstance(node, (ir.Load, ir.Store, ir.Atomic))
+    if is_access and node.view.buffer.storage is ir.Storage.GLOBAL:  # type: ignore[attr-defined]
+        yield node, chain, conditions  # type: ignore[misc]
     for child in children(node):
-        if isinstance(child, ir.Region):
-            yield from _accesses(child, (*chain, child))
-            continue
-        of_threads = bool(chain) and chain[-1].level is ir.Level.THREAD
-        is_access = of_threads and isinstance(child, (ir.Load, ir.Store, ir.Atomic))
-        if is_access and child.view.buffer.storage is ir.Storage.GLOBAL:  # type: ignore[attr-defined]
-            yield child, chain  # type: ignore[misc]
-        yield from _accesses(child, chain)
+        yield from _accesses(child, chain, conditions)
+
+
+def _values(block: ir.Region) -> dict[str, ir.Expr | None]:
+    """What variables stand for: the value of immutable scalars, the start of loops; None for what changes."""
+    found: dict[str, ir.Expr | None] = {}
+    for node in walk(block):
+        if isinstance(node, ir.Let):
+            found[node.var.name] = None if node.var.role is ir.Role.MUTABLE else node.value
+        elif isinstance(node, (ir.Atomic, ir.Call)) and node.result is not None:
+            found[node.result.name] = None
+        elif isinstance(node, ir.For):
+            found[node.var.name] = node.start
+    return found
+
+
+def _resolved(e: ir.Expr, values: dict[str, ir.Expr | None]) -> ir.Expr | None:
+    """An expression over indices of regions, dimensions and parameters; None where a value is not known."""
+    while True:
+        named = {n for n in walk(e) if isinstance(n, ir.Var) and n.name in values}
+        if not named:
+            return e
+        known = {var: values[var.name] for var in named}
+        if any(value is None for value in known.values()):
+            return None
+        e = integers.simplify(substitute(e, known))  # type: ignore[arg-type]
 
 
 def _reordered(chain: Chain, order: Sequence[int]) -> Chain:
@@ -98,35 +149,45 @@ def _reordered(chain: Chain, order: Sequence[int]) -> Chain:
     return (*chain[:-1], dataclasses.replace(last, indices=indices, extents=extents))
 
 
-def _sectors(access: Access, chain: Chain, threads: Threads) -> int | None:
-    """Sectors that the lanes of the first warp touch."""
+def _sectors(
+    access: Access, chain: Chain, conditions: Conditions, threads: Threads, values: dict[str, ir.Expr | None]
+) -> tuple[int, int] | None:
+    """Sectors that the lanes of a warp touch, and how few would do for their elements; None if that is not known."""
     places = positions(threads, chain)
-    if places is None:
+    count = integers.value(lanes_of(chain))
+    offset = _resolved(buffer_offset(access.view, access.index), values)
+    if places is None or count is None or offset is None:
         return None
-    offset = buffer_offset(access.view, access.index)
-    names = evaluate.free_variables((offset,))
-    fixed = {node.name: node for node in _variables(offset)}
+    address = _of_thread(offset, places)
+    tests = [test for c in conditions if (test := _of_thread(_resolved(c, values), places)) is not None]
+    if address is None:
+        return None
+    size = access.view.buffer.dtype.size
     try:
-        address = evaluate.function((offset,), names)
+        for first in range(0, count, LANES):
+            lanes = [t for t in range(first, min(first + LANES, count)) if all(test(t) for test in tests)]
+            if lanes:
+                elements = {int(address(t)) for t in lanes}
+                sectors = {element * size // SECTOR for element in elements}
+                return len(sectors), -(-len(elements) * size // SECTOR)
+    except ZeroDivisionError:
+        pass
+    return None
+
+
+def _of_thread(e: ir.Expr | None, places: dict[str, list[int]]) -> Callable[[int], Any] | None:
+    """An expression as a function of the thread's number; None if it depends on elements of arrays."""
+    if e is None:
+        return None
+    variables = {n.name: n for n in walk(e) if isinstance(n, ir.Var)}
+    try:
+        compute = evaluate.function((e,), list(variables))
     except ValueError:
         return None
-    touched = set()
-    for lane in range(LANES):
-        values = [places[name][lane] if name in places else _least(fixed[name]) for name in names]
-        try:
-            place = address(*values)[0]
-        except ZeroDivisionError:
-            return None
-        touched.add(int(place) * access.view.buffer.dtype.size // SECTOR)
-    return len(touched)
-
-
-def _variables(e: ir.Expr) -> Iterator[ir.Var]:
-    return (node for node in walk(e) if isinstance(node, ir.Var))
+    columns = [places[name] if name in places else _least(var) for name, var in variables.items()]
+    return lambda t: compute(*(c if isinstance(c, int) else c[t] for c in columns))[0]
 
 
 def _least(var: ir.Var) -> int:
-    """A value that a variable may have; symbolic dimensions are large, as strides should be."""
-    if var.role is ir.Role.DIM:
-        return 1024
-    return integers.interval(var)[0] or 0
+    """A value that a variable may have."""
+    return _LARGE if var.role is ir.Role.DIM else integers.interval(var)[0] or 0

@@ -10,7 +10,6 @@ import dataclasses
 from typing import Literal
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.diagnostics import Note
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu.checks import CheckSite
 from croq_magic.compiler.types import DType
@@ -57,8 +56,7 @@ class SimtKernel:
 @dataclasses.dataclass(frozen=True)
 class SimtEmission:
     """A module's text with its kernels, its run-time checks (numbered by position), the functions whose launches the
-    kernels are, and the parts of the cell that the text contains unchanged. `notes` say what costs speed, with its
-    place."""
+    kernels are, and the parts of the cell that the text contains unchanged."""
 
     text: str
     kernels: tuple[SimtKernel, ...]
@@ -66,7 +64,6 @@ class SimtEmission:
     checks: tuple[CheckSite, ...] = ()
     source: Source | None = None
     verbatim: tuple[Span, ...] = ()
-    notes: tuple[Note, ...] = ()
 
     def kernel_of(self, launch: ir.Launch) -> SimtKernel:
         """The kernel of a launch statement."""

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.diagnostics import Note
 from croq_magic.compiler.source import Source, Span
 from croq_magic.compiler.targets.cpu.verbatim import macros
 from croq_magic.compiler.targets.cpu.writer import Writer
 from croq_magic.compiler.targets.emit_cxx import Unsupported
-from croq_magic.compiler.targets.simt.coalescing import notes
 from croq_magic.compiler.targets.simt.dialect import Dialect
 from croq_magic.compiler.targets.simt.emission import SimtEmission, SimtKernel
 from croq_magic.compiler.targets.simt.guards import ModuleState
@@ -46,7 +44,6 @@ def emit_module(
     for line in dialect.opening():
         out.line(line)
     kernels: list[SimtKernel] = []
-    found: list[Note] = []
     symbols: set[str] = set()
     for function in functions:
         called = {n.function.split("::")[0] for n in walk(function.body) if isinstance(n, ir.Call)}
@@ -58,7 +55,6 @@ def emit_module(
             try:
                 emitter = KernelEmitter(state, launch, symbol, called | {symbol})
                 kernels.append(emitter.emit())
-                found += notes(emitter.block_region, emitter.threads)
             except Unsupported as problem:
                 problem.span = problem.span or launch.span or function.span
                 raise
@@ -66,5 +62,5 @@ def emit_module(
             out.line()
     for line in dialect.closing():
         out.line(line)
-    parts = (tuple(kernels), tuple(functions), tuple(state.checks), source, tuple(verbatim), tuple(found))
+    parts = (tuple(kernels), tuple(functions), tuple(state.checks), source, tuple(verbatim))
     return SimtEmission(out.text(), *parts)
