@@ -174,17 +174,18 @@ def get_elapsed_time(first: Event, last: Event) -> float:
 
 class _Owned:
     def __init__(self, nbytes: int, device: int) -> None:
+        self.ptr = 0
         if nbytes + _state.used > _state.gpus[device].memory:
             raise OutOfMemoryError(f"Out of memory allocating {nbytes} bytes")
         self.ptr = emulator().allocate(max(1, nbytes))
         ctypes.memset(self.ptr, 0xA5, nbytes)  # nobody gets zeros by chance
-        self.device_id, self.nbytes = device, nbytes
+        self.device_id, self.nbytes, self._state = device, nbytes, _state
         _state.used += nbytes
 
     def __del__(self) -> None:
-        if emulator is not None and _state is not None:  # the interpreter is not going away
+        if self.ptr and emulator is not None:  # the interpreter is not going away
             emulator().release(self.ptr)
-            _state.used -= self.nbytes
+            self._state.used -= self.nbytes
 
 
 class MemoryPointer:

@@ -160,6 +160,7 @@ class CudaDevice:
         try:
             with printing.shown(self.prints):
                 self._cupy.cuda.get_current_stream().synchronize()
+            faults.all_well()
         except CroqError:
             raise
         except Exception as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any
 
 from croq_magic.errors import CroqError, TargetError
@@ -27,10 +28,10 @@ _NO_IMAGE, _BAD_PTX, _OLD_DRIVER = 209, 218, 222
 
 
 class _State:
-    """What this process knows of its CUDA context. `launched` names the kernels since the last time that all was well,
-    `lost` is the message of the error that broke it."""
+    """What this process knows of its CUDA context. `recent` names the last kernels since the last time that all was
+    well, `lost` is the message of the error that broke it."""
 
-    launched: tuple[str, ...] = ()
+    recent: deque[tuple[str, ...]] = deque(maxlen=8)
     lost: str = ""
 
 
@@ -48,14 +49,18 @@ def require_context() -> None:
         raise TargetError(_state.lost)
 
 
-def launched(kernels: tuple[str, ...]) -> None:
-    """These kernels run now; a failure that shows later may be theirs."""
-    _state.launched = kernels
+launched = _state.recent.append  # takes the names of kernels that run now: a failure that shows later may be theirs
+
+
+def all_well() -> None:
+    """Everything launched so far has ended without an error."""
+    _state.recent.clear()
 
 
 def forget() -> None:
     """A new context begins (tests)."""
-    _state.launched, _state.lost = (), ""
+    _state.recent.clear()
+    _state.lost = ""
 
 
 def is_cuda(error: BaseException) -> bool:
@@ -73,7 +78,8 @@ def explain(error: BaseException, kernel: str = "", device: str = "the device", 
     if type(error).__name__ == "OutOfMemoryError" or status in _MEMORY:
         return TargetError(f"{kernel + ': ' if kernel else ''}not enough memory on {device}")
     if status in _STICKY and status not in _RESOURCES:
-        names = " or ".join(f"`{name}`" for name in _state.launched) or "a kernel"
+        recent = dict.fromkeys(name for kernels in _state.recent for name in kernels)
+        names = " or ".join(f"`{name}`" for name in recent) or "a kernel"
         _state.lost = (
             f"{names} has broken the CUDA context: {_STICKY[status]} ({said.partition(':')[0]}). CUDA cannot go on in "
             "this process: restart the notebook's kernel. `-t emulate` runs the same program and shows the place"

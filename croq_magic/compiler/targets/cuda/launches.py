@@ -25,7 +25,7 @@ def finish() -> None:
         if explained is None:
             raise
         raise explained from None
-    faults.launched(())
+    faults.all_well()
 
 
 def timed(function: TileFunction, bound: Bound) -> tuple[Any, Times]:
