@@ -281,11 +281,13 @@ class Store(Stmt):
 
 @identity_node
 class SpanOp(Stmt):
-    """Whole-span `view op= value`: elementwise with a scalar, or with a view broadcast over missing leading dims."""
+    """Whole-span `view op= value`: elementwise with a scalar, or with a view broadcast over missing leading dims.
+    `checked`: divisors of an integer `/` or `%` are tested while running."""
 
     view: View
     value: Expr | View
     op: str = ""
+    checked: bool = True
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 

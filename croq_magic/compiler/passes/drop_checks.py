@@ -29,6 +29,6 @@ def _drop_asserts(node: ir.Node) -> tuple[ir.Stmt, ...] | None:
 def _drop(node: ir.Node) -> ir.Node | None:
     if isinstance(node, ir.Load | ir.Store | ir.Atomic | ir.View) and node.checks:
         return dataclasses.replace(node, checks=())
-    if isinstance(node, ir.Binary) and node.checked:
+    if isinstance(node, ir.Binary | ir.SpanOp) and node.checked:
         return dataclasses.replace(node, checked=False)
     return None

@@ -25,15 +25,18 @@ GROUP = 4
 
 @dataclasses.dataclass(frozen=True)
 class LowerCompression:
-    """After it no copy compresses."""
+    """After it no copy compresses, with `host` no copy outside launches: threads share out the groups of others."""
 
     name: ClassVar[str] = "lower-compression"
+    host: bool = False
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         if not any(isinstance(node, ir.Copy) and node.compressed for node in walk(function.body)):
             return function
         taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
-        body: ir.Body = rewrite(function.body, lambda node: _lowered(node, taken))
+        launches = function.launches() if self.host else ()
+        kept = {id(node) for launch in launches for node in walk(launch) if isinstance(node, ir.Copy)}
+        body: ir.Body = rewrite(function.body, lambda node: None if id(node) in kept else _lowered(node, taken))
         return dataclasses.replace(function, body=body)
 
 
@@ -42,12 +45,27 @@ def _lowered(node: ir.Node, taken: set[str]) -> ir.Body | None:
         return None
     clear: ir.Body = ()
     if node.partial:
-        clear = (ir.SpanOp(node.dst, ir.Const(0.0 if node.dst.buffer.dtype.is_float else 0, node.dst.buffer.dtype)),)
-    return (*clear, _Compression(node, taken).values() if node.compressed == "values" else _positions(node, taken))
+        clear = (ir.SpanOp(node.dst, zero_of(node.dst)),)
+    index, extents, body = compression(node, taken)
+    for var, extent in zip(reversed(index), reversed(extents), strict=True):
+        # Loops, not a region: several instances of one host statement would need levels.
+        body = (ir.For(var, integers.ZERO, extent, 1, body, span=node.span),)
+    return (*clear, *body)
+
+
+def zero_of(view: ir.View) -> ir.Const:
+    return ir.Const(0.0 if view.buffer.dtype.is_float else 0, view.buffer.dtype)
+
+
+def compression(s: ir.Copy, taken: set[str]) -> tuple[tuple[ir.Var, ...], tuple[ir.Expr, ...], ir.Body]:
+    """A compressing copy as statements for every value of some variables below their extents, in any order. New names
+    are added to `taken`."""
+    c = _Compression(s, taken, 1 if s.compressed == "values" else 2)
+    return c.index, c.extents, c.values() if s.compressed == "values" else c.positions()
 
 
 class _Compression:
-    """The loop of one copy over the groups of its source."""
+    """One copy, by the groups of its source."""
 
     def __init__(self, s: ir.Copy, taken: set[str], groups: int = 1) -> None:
         """An instance takes `groups` neighbouring groups."""
@@ -66,12 +84,6 @@ class _Compression:
 
     def let(self, name: str, value: ir.Expr) -> ir.Let:
         return ir.Let(ir.Var(self.fresh(name), value.dtype, ir.Role.LET), value)
-
-    def loops(self, body: ir.Body) -> ir.Stmt:
-        """Loops, not a region: several instances of one host statement would need levels."""
-        for var, extent in zip(reversed(self.index), reversed(self.extents), strict=True):
-            body = (ir.For(var, integers.ZERO, extent, 1, body, span=self.s.span),)
-        return body[0]
 
     def element(self, k: ir.Expr) -> ir.Expr:
         """An element of the source in the row of the current instance; outside the base buffer it is zero."""
@@ -111,7 +123,7 @@ class _Compression:
             count = ir.Binary("+", count, ir.Cast(test_var, S32), S32)
         return out, elements, first.var, second.var, count
 
-    def values(self) -> ir.Stmt:
+    def values(self) -> ir.Body:
         group = self.index[-1]
         out, elements, first, second, count = self.group(group)
         sparse = ir.Binary("<=", count, integers.constant(2), BOOL)
@@ -124,24 +136,21 @@ class _Compression:
                 chosen = ir.Select(test, elements[number], chosen, elements[0].dtype)
             at = integers.add(integers.mul(group, integers.constant(2)), integers.constant(offset))
             out.append(ir.Store(self.s.dst, (*self.index[:-1], at), chosen, span=self.s.span))
-        return self.loops(tuple(out))
+        return tuple(out)
 
-
-def _positions(s: ir.Copy, taken: set[str]) -> ir.Stmt:
-    """One byte for two groups; where the last one is alone, its high nibble is zero."""
-    c = _Compression(s, taken, groups=2)
-    low = integers.mul(c.index[-1], integers.constant(2))
-    high = integers.add(low, integers.ONE)
-    out, _, first, second, _ = c.group(low)
-    byte = _nibble(first, second, 0)
-    at = c.index
-    out.append(ir.Store(s.dst, at, ir.Cast(byte, U8), span=s.span))
-    groups = integers.floordiv(s.src.extents[-1], integers.constant(GROUP))
-    more, _, first, second, _ = c.group(high)
-    both = ir.Binary("|", ir.Cast(ir.Load(s.dst, at), S32), _nibble(first, second, 4), S32)
-    more.append(ir.Store(s.dst, at, ir.Cast(both, U8), span=s.span))
-    out.append(ir.If(ir.Binary("<", high, groups, BOOL), tuple(more)))
-    return c.loops(tuple(out))
+    def positions(self) -> ir.Body:
+        """One byte for two groups; where the last one is alone, its high nibble is zero."""
+        low = integers.mul(self.index[-1], integers.constant(2))
+        high = integers.add(low, integers.ONE)
+        out, _, first, second, _ = self.group(low)
+        byte = ir.Var(self.fresh("byte"), S32, ir.Role.MUTABLE)
+        out.append(ir.Let(byte, _nibble(first, second, 0)))
+        groups = integers.floordiv(self.s.src.extents[-1], integers.constant(GROUP))
+        more, _, first, second, _ = self.group(high)
+        more.append(ir.Assign(byte, ir.Binary("|", byte, _nibble(first, second, 4), S32)))
+        out.append(ir.If(ir.Binary("<", high, groups, BOOL), tuple(more)))
+        out.append(ir.Store(self.s.dst, self.index, ir.Cast(byte, U8), span=self.s.span))
+        return tuple(out)
 
 
 def _nibble(first: ir.Expr, second: ir.Expr, shift: int) -> ir.Expr:

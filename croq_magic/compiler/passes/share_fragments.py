@@ -157,7 +157,7 @@ class _Sharing(Lowering):
     def _crosses(self, s: ir.Stmt) -> bool:
         """Whether threads read fragment elements of others."""
         if isinstance(s, ir.Mma):
-            return any(isinstance(operand, ir.FragmentRef) for operand in (s.a, s.b))
+            return any(isinstance(operand, ir.FragmentRef) for operand in (s.a, s.b, s.metadata))
         if isinstance(s, (ir.Apply, ir.FragmentReduce, ir.FragmentOp, ir.FragmentCopy)):
             return any(isinstance(n, ir.Fragment) and n in self.shared for n in walk(s))
         return False

@@ -53,15 +53,16 @@ class VectoriseCopies:
         own = ir.Storage.LOCAL in storages and (not self.private or storages[0] is storages[1])
         if own or ir.Storage.REGISTER in storages:
             return size
-        if s.permutation or s.pad or s.partial or s.src.rank == 0:
+        if s.permutation or s.pad or s.partial or s.compressed or s.src.rank == 0:
             return size
         elements = self.largest // size
         for view in (s.src, s.dst):
             if view.buffer.storage is ir.Storage.GLOBAL:
                 elements = min(elements, max(1, self.global_bytes // size))
             elements = math.gcd(elements, _run(view, elements, size))
-        if s.src.zfill:
-            elements = math.gcd(elements, _edges(s.src))
+        for view in (s.src, s.dst):
+            if view.zfill:
+                elements = math.gcd(elements, _edges(view))
         return size * elements
 
 

@@ -102,8 +102,9 @@ class Statements(Loops):
         with self.guarded(s.view, s.index, s.checks, s.span):
             target = self.expressions.element(s.view, s.index)
             value = self.expressions.value(s.value)
-            if s.value.dtype is not dtype:
-                value = self.expressions.cast(value, s.value.dtype, dtype)
+            wanted = compute_type(dtype) if s.op else dtype  # `target op= value` is rounded once
+            if s.value.dtype is not wanted:
+                value = self.expressions.cast(value, s.value.dtype, wanted)
             self.line(f"{self.updated(target, s.op, value, dtype)};")
 
     def updated(self, target: str, op: str, value: str, dtype: Any) -> str:
@@ -139,10 +140,12 @@ class Statements(Loops):
             self.define(temporary)
             self.line(f"const {ctype(value.dtype)} {name} = {self.expressions.value(value)};")
             value = temporary
-        if value.dtype is not s.view.buffer.dtype:
-            value = ir.Cast(value, s.view.buffer.dtype)
+        dtype = s.view.buffer.dtype
+        wanted = compute_type(dtype) if s.op else dtype
+        if value.dtype is not wanted:
+            value = ir.Cast(value, wanted)
         statement: ir.Stmt = ir.Store(s.view, at, value, s.op, span=s.span)
-        if s.op in ("/", "%") and value.dtype.is_integer:  # tested as a division of elements is
+        if s.op in ("/", "%") and value.dtype.is_integer and s.checked:  # tested as a division of elements is
             old = ir.Load(s.view, at, span=s.span)
             quotient = ir.Binary(s.op, old, value, value.dtype, True, span=s.span)
             statement = ir.Store(s.view, at, quotient, span=s.span)

@@ -7,11 +7,13 @@ device memory. Copies into or out of a thread's own storage are loops of that th
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes.lower_compression import compression, zero_of
 from croq_magic.compiler.passes.vectorise_copies import width_of
 from croq_magic.compiler.targets.simt.dialect import Dialect, space_of
 from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on
@@ -30,7 +32,8 @@ Index = tuple[ir.Expr, ...]
 class Transfer:
     """What one element of the destination gets: over `extents`, the element of `dst` at `to` becomes that of `src` at
     `source` where all `conditions` hold, and `otherwise` elsewhere. Offsets and conditions are over the variables
-    `index`; a condition is (index, extent): 0 <= index < extent."""
+    `index`; a condition is (index, extent): 0 <= index < extent. Elements for which `clip` does not hold lie outside
+    the destination and get nothing."""
 
     extents: tuple[ir.Expr, ...]
     index: tuple[ir.Var, ...]
@@ -40,6 +43,7 @@ class Transfer:
     source: ir.Expr
     conditions: tuple[tuple[ir.Expr, ir.Expr], ...]
     otherwise: ir.Expr
+    clip: tuple[tuple[ir.Expr, ir.Expr], ...] = ()
 
     def at(self, values: dict[ir.Var, ir.Expr]) -> Transfer:
         """The transfer with other expressions in the place of some of its variables."""
@@ -52,6 +56,7 @@ class Transfer:
             to=change(self.to),
             source=change(self.source),
             conditions=tuple((change(place), extent) for place, extent in self.conditions),
+            clip=tuple((change(place), extent) for place, extent in self.clip),
             otherwise=substitute(self.otherwise, values),
         )
 
@@ -82,13 +87,7 @@ def plan(s: ir.Copy) -> Transfer:
             if not integers.equal(extent, whole):
                 conditions.append((place, extent))
     window = len(conditions)
-    if src.zfill:
-        base, _ = views.element(src, tuple(source))
-        for place, extent in zip(base, src.buffer.shape, strict=True):
-            least, most = integers.interval(place)
-            size = integers.value(extent)
-            if least is None or least < 0 or most is None or size is None or most >= size:
-                conditions.append((place, extent))
+    conditions += _edges(src, tuple(source))
     zero = ir.Const(0.0 if dst.buffer.dtype.is_float else 0, dst.buffer.dtype)
     otherwise: ir.Expr = zero
     if s.pad and s.pad_value is not None:
@@ -105,8 +104,22 @@ def plan(s: ir.Copy) -> Transfer:
         if len(conditions) > window:  # inside the window but outside the array
             otherwise = ir.Select(_inside(conditions[:window]), zero, otherwise, dtype)
     to, origin = buffer_offset(dst, index), buffer_offset(src, tuple(source))
-    transfer = Transfer(extents, index, dst.buffer, src.buffer, to, origin, tuple(conditions), otherwise)
-    return joined(transfer) if not conditions else transfer
+    clip = tuple(_edges(dst, index))
+    transfer = Transfer(extents, index, dst.buffer, src.buffer, to, origin, tuple(conditions), otherwise, clip)
+    return transfer if conditions or clip else joined(transfer)
+
+
+def _edges(view: ir.View, index: Index) -> list[tuple[ir.Expr, ir.Expr]]:
+    """The conditions under which an element of a view that may reach over its buffer lies inside."""
+    found: list[tuple[ir.Expr, ir.Expr]] = []
+    if view.zfill:
+        base, _ = views.element(view, index)
+        for place, extent in zip(base, view.buffer.shape, strict=True):
+            least, most = integers.interval(place)
+            size = integers.value(extent)
+            if least is None or least < 0 or most is None or size is None or most >= size:
+                found.append((place, extent))
+    return found
 
 
 def _inside(conditions: Sequence[tuple[ir.Expr, ir.Expr]]) -> ir.Expr:
@@ -160,10 +173,31 @@ def _without(t: Transfer, start: int, end: int, index: tuple[ir.Var, ...], exten
 
 def emit_copy(out: Statements, s: ir.Copy) -> None:
     """The statements of one transfer."""
-    if any(hint.startswith("sp") for hint in s.hints):
-        raise out.unsupported("structured-sparse copies are", s.span)
     with out.window_check((s.src, s.dst), s.span):
-        _transfer(out, s)
+        if s.compressed:
+            _compressed(out, s)
+        else:
+            _transfer(out, s)
+
+
+def _compressed(out: Statements, s: ir.Copy) -> None:
+    """A 2:4-sparse copy: every thread of the crew takes groups of four elements."""
+    private = s.dst.buffer.storage in PRIVATE
+    if s.partial:
+        fill(out, s.dst, zero_of(s.dst))
+        if not private:
+            out.join(out.level, s.span)
+    index, extents, body = compression(s, out.taken)
+    wanted = [f"i{position}" for position in range(len(index))]
+    alone = s.src.buffer.storage in PRIVATE and not private
+    with contextlib.ExitStack() as stack:
+        if private or alone:
+            stack.enter_context(out.elected(everyone=private))
+            places = stack.enter_context(out.loop_nest(wanted, extents, 0))
+        else:
+            places = stack.enter_context(out.crew_loop(extents, wanted))
+        stack.enter_context(out.apart())
+        out.body(substitute(body, dict(zip(index, places, strict=True))))
 
 
 def _transfer(out: Statements, s: ir.Copy) -> None:
@@ -186,11 +220,7 @@ def _transfer(out: Statements, s: ir.Copy) -> None:
             transfer.index[d]: integers.mul(place, chunk) if d == last else place
             for d, place in zip(axes, places, strict=True)
         }
-        moved = transfer.at(values)
-        if width > size or asynchronous:
-            _chunk(out, moved, width, asynchronous)
-        else:
-            _element(out, moved)
+        _one(out, transfer.at(values), width, asynchronous)
     if asynchronous:
         out.line(out.dialect.async_commit())
 
@@ -198,7 +228,7 @@ def _transfer(out: Statements, s: ir.Copy) -> None:
 def is_asynchronous(dialect: Dialect, s: ir.Copy) -> bool:
     """Whether a copy is left to the hardware and completes at its wait; others complete at the statement."""
     directions = (s.src.buffer.storage, s.dst.buffer.storage) == (ir.Storage.GLOBAL, ir.Storage.SHARED)
-    return s.token is not None and directions and not s.pad and width_of(s) in dialect.async_bytes
+    return s.token is not None and directions and not (s.pad or s.compressed) and width_of(s) in dialect.async_bytes
 
 
 def order_axes(t: Transfer, chunk: int) -> tuple[int, ...]:
@@ -216,8 +246,17 @@ def order_axes(t: Transfer, chunk: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def _condition(out: Statements, t: Transfer) -> str:
-    return " && ".join(out.in_range(place, extent) for place, extent in t.conditions)
+def _one(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None:
+    """One access, where it lies inside the destination."""
+    with out.nest([f"if ({_condition(out, t.clip)})"] if t.clip else []):
+        if width > t.dst.dtype.size or asynchronous:
+            _chunk(out, t, width, asynchronous)
+        else:
+            _element(out, t)
+
+
+def _condition(out: Statements, conditions: Sequence[tuple[ir.Expr, ir.Expr]]) -> str:
+    return " && ".join(out.in_range(place, extent) for place, extent in conditions)
 
 
 def _at(out: Statements, buffer: ir.Buffer, offset: ir.Expr) -> str:
@@ -227,7 +266,7 @@ def _at(out: Statements, buffer: ir.Buffer, offset: ir.Expr) -> str:
 def _element(out: Statements, t: Transfer) -> None:
     target, source = _at(out, t.dst, t.to), _at(out, t.src, t.source)
     if t.conditions:
-        source = f"{_condition(out, t)} ? {source} : {out.expressions.converted(t.otherwise, t.dst.dtype)}"
+        source = f"{_condition(out, t.conditions)} ? {source} : {out.expressions.converted(t.otherwise, t.dst.dtype)}"
     out.line(f"{target} = {source};")
 
 
@@ -241,7 +280,7 @@ def _chunk(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None
     if not t.conditions:
         out.line(move)
         return
-    with out.block(f"if ({_condition(out, t)})", "} else {"):
+    with out.block(f"if ({_condition(out, t.conditions)})", "} else {"):
         out.line(move)
     out.depth += 1
     out.line(d.vector_zero(to, space_of(t.dst), width))
@@ -258,11 +297,7 @@ def _serial(out: Statements, t: Transfer, width: int) -> None:
     with out.loop_nest(wanted, counts, UNROLLED) as places:
         if width > size:
             places = (*places[:-1], integers.mul(places[-1], chunk))
-        moved = t.at(dict(zip(t.index, places, strict=True)))
-        if width > size:
-            _chunk(out, moved, width, False)
-        else:
-            _element(out, moved)
+        _one(out, t.at(dict(zip(t.index, places, strict=True))), width, False)
 
 
 def fill(out: Statements, view: ir.View, value: ir.Expr) -> None:

@@ -94,6 +94,13 @@ class Crews(Guards):
             yield
         self._elected = None
 
+    @contextlib.contextmanager
+    def apart(self) -> Iterator[None]:
+        """Around what a thread does by itself, whatever the level."""
+        before, self._elected = self._elected, self._elected or "true"
+        yield
+        self._elected = before
+
     # -------------------------------------------------------------------------------------------------- together
 
     def selection(self) -> Selection | None:

@@ -167,6 +167,16 @@ class Guards(Writer):
         with self.block(f"if ({condition})", f"}} else {report};"):
             yield
 
+    @contextlib.contextmanager
+    def divisor_check(self, s: ir.SpanOp, divisor: ir.Expr) -> Iterator[None]:
+        """Runs what is emitted inside, the division of one element, only if the divisor is not zero."""
+        if s.op not in ("/", "%") or not s.checked or divisor.dtype.is_float or integers.value(divisor):
+            yield
+            return
+        report = self.failure("division by zero", (), s.span, code="TYP22")
+        with self.block(f"if ({self.expressions.value(divisor, 12)} != 0)", f"}} else {report};"):
+            yield
+
     def assertion(self, s: ir.Assert) -> None:
         shown = [v for v in s.values if not (isinstance(v, ir.Var) and (v.role is ir.Role.COORD or v in self.instance))]
         operands = [

@@ -162,7 +162,8 @@ class Strided(Window):
 
 
 class Listed(Window):
-    """A view whose offsets a function gives; -1 is an element outside the array, which reads as zero."""
+    """A view whose offsets a function gives; -1 is an element outside the array, which reads as zero and is not
+    written."""
 
     def __init__(self, span: Span, extents: Sequence[int], offset: Callable[..., int]) -> None:
         super().__init__(span, extents)
@@ -176,7 +177,8 @@ class Listed(Window):
         return values
 
     def write(self, values: Any) -> None:
-        self.span.host(True)[self.offsets] = values
+        inside = self.offsets >= 0
+        self.span.host(True)[self.offsets[inside]] = np.broadcast_to(values, self.offsets.shape)[inside]
 
 
 def copy(source: Window, to: Window, permutation: Sequence[int] | None) -> None:

@@ -183,9 +183,15 @@ class HostWriter:
             indices = self._indices(s.view.extents)
             value = ir.Var(self.expressions.fresh("value"), s.value.dtype, ir.Role.LET)
             self.line(f"{self.expressions.name(value)} = {self.value(s.value)}")
-        if value.dtype is not s.view.buffer.dtype:
-            value = ir.Cast(value, s.view.buffer.dtype)
+        dtype = s.view.buffer.dtype
+        wanted = compute_type(dtype) if s.op else dtype
+        if value.dtype is not wanted:
+            value = ir.Cast(value, wanted)
         statement: ir.Stmt = ir.Store(s.view, indices, value, s.op, span=s.span)
+        if s.op in ("/", "%") and value.dtype.is_integer and s.checked:  # tested as a division of elements is
+            old = ir.Load(s.view, indices, span=s.span)
+            quotient = ir.Binary(s.op, old, value, value.dtype, True, span=s.span)
+            statement = ir.Store(s.view, indices, quotient, span=s.span)
         for var, extent in zip(reversed(indices), reversed(s.view.extents), strict=True):
             statement = ir.For(var, integers.ZERO, extent, 1, (statement,), span=s.span)
         self.body((statement,))
@@ -196,8 +202,6 @@ class HostWriter:
         )
 
     def copy(self, s: ir.Copy) -> None:
-        if any(hint.startswith("sp") for hint in s.hints):
-            raise self.expressions.unsupported("structured-sparse copies are", s.span)
         src, dst = s.src, s.dst
         order = s.permutation or tuple(range(src.rank))
         inner = tuple(src.extents[d] for d in order)

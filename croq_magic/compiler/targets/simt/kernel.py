@@ -45,6 +45,7 @@ class KernelEmitter(Events):
         self.launch = launch
         self.symbol = symbol
         self.root = launch.kernel.region
+        self.taken = {n.name for n in walk(self.root) if isinstance(n, (ir.Var, ir.Buffer))}  # names of the IR
         self.block_region = self.grid[-1]
         self.cooperative = self.block_region.attributes.cooperative
         self.declared: set[str] = set()

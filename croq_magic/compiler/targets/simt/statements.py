@@ -28,6 +28,8 @@ UNROLLED_WORK = 512  # statements of all its iterations together
 class Statements(Crews):
     """Emits statements; a subclass knows about storage, events and the kernel itself."""
 
+    taken: set[str]  # names of the IR that may not be given again
+
     def declare_storage(self, s: ir.Declare) -> None:
         raise NotImplementedError
 
@@ -176,7 +178,9 @@ class Statements(Crews):
             item = ir.Load(value, at[len(at) - value.rank :], span=s.span) if isinstance(value, ir.View) else value
             wanted = compute_type(dtype) if s.op else dtype
             item = item if item.dtype is wanted else ir.Cast(item, wanted)
-            self.line(f"{self.updated(self.expressions.element(view, at), s.op, item, dtype)};")
+            update = f"{self.updated(self.expressions.element(view, at), s.op, item, dtype)};"
+            with self.divisor_check(s, item):
+                self.line(update)
 
         with self.window_check((view,), s.span):
             wanted = ("e",) if len(extents) == 1 else tuple(f"e{d}" for d in range(len(extents)))
