@@ -222,9 +222,7 @@ def test_a_newer_device_gets_code_of_its_own() -> None:
             a = cupy.asarray(random(3, 3))
             np.testing.assert_array_equal(program.add(a, a).get(), 2 * a.get())
         other = croq.compile(ADD, target="cuda", arch="sm_90a")
-        with pytest.raises(
-            croq.TargetError, match="compiled for sm_90a, and .* is sm_80; compile it with -a sm_80"
-        ):
+        with pytest.raises(croq.TargetError, match=r"compiled for sm_90a, and .* is sm_80; compile it with -a sm_80"):
             other.add(random(3, 3), random(3, 3))
 
 

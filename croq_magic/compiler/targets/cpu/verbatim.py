@@ -17,18 +17,24 @@ from croq_magic.compiler.split import Unit
 _TOKEN = re.compile(r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|'(?:[^'\\\n]|\\.)*'|[{}();]""", re.DOTALL)
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 _WORD = re.compile(r"[A-Za-z_]\w*")
-_CALL = re.compile(r"\bcall\s+([\w:\s]+)")
+_CALL = re.compile(r"\bcall\s+([\w:\s]+)|\b(\w+\s*::\s*[\w:\s]+)")  # also intrinsics of a namespace
+_PREFIX = re.compile(r"^\s*#\s*pragma\s+(?:croq|choreo)\s+intrinsic\s+prefix\s+(\w+)", re.MULTILINE)
 _OURS = re.compile(r"choreo|croq|cuda|cute")
 _MACRO = re.compile(r"^\s*#\s*define\s+(\w+)")
 
 
-def device_text(unit: Unit) -> tuple[Span, ...]:
-    """Pieces of the source, in order; () for a cell without device functions."""
+def device_text(unit: Unit, headers: re.Pattern[str] | None = None) -> tuple[Span, ...]:
+    """Pieces of the source, in order; () for a cell without device functions. Of the headers in angle brackets those
+    stay that `headers` matches, or, without it, those that a C++ compiler of the host may know."""
     regions = list(unit.spliced())
     device = [region.inner or region.span for region in regions if region.kind in ("device", "cok")]
     words = {word for span in device for word in _WORD.findall(_COMMENT.sub(" ", span.text))}
     calls = [_CALL.findall(_COMMENT.sub(" ", region.text)) for region in unit.of_kind("tileflow")]
-    words |= {word for called in calls for name in called for word in _WORD.findall(name)}
+    words |= {word for called in calls for names in called for name in names for word in _WORD.findall(name)}
+    prefixes = tuple(_PREFIX.findall(unit.source.text))
+    if prefixes:
+        used = {word for region in unit.of_kind("tileflow") for word in _WORD.findall(region.text)}
+        words |= {word for word in used if word.startswith(prefixes)}
     if not words:
         return ()
     # A function of the host may have the name of one of the device: it is another one.
@@ -40,8 +46,11 @@ def device_text(unit: Unit) -> tuple[Span, ...]:
         if region.kind in ("device", "cok"):
             pieces.append((region.inner or region.span, True))
         elif region.kind == "directive":
-            include = re.match(r"\s*#\s*include\b(.*)", region.text)
-            pieces.append((region.span, include is None or _OURS.search(include[1]) is None))
+            include = re.match(r"\s*#\s*include\b\s*(.*)", region.text)
+            keep = include is None or _OURS.search(include[1]) is None
+            if include is not None and include[1].startswith("<") and headers is not None:
+                keep = headers.match(include[1], 1) is not None
+            pieces.append((region.span, keep))
         elif region.kind == "host":
             after = regions[position + 1].kind if position + 1 < len(regions) else ""
             found = list(declarations(region.span))

@@ -61,13 +61,15 @@ class CudaTarget:
         from croq_magic.compiler.diagnostics import Diagnostic
         from croq_magic.compiler.source import Source, Span
         from croq_magic.compiler.targets.cpu.verbatim import device_text, knows_element_types
+        from croq_magic.compiler.targets.cuda.build import DEVICE_HEADERS
         from croq_magic.compiler.targets.cuda.dialect import CudaDialect
         from croq_magic.compiler.targets.emit_cxx import Unsupported
         from croq_magic.compiler.targets.simt.emit import emit_module
 
         dialect = CudaDialect(self.limits.arch)
         try:
-            return emit_module(dialect, functions, device_text(unit), unit.source, knows_element_types(unit))
+            pieces = device_text(unit, DEVICE_HEADERS)
+            return emit_module(dialect, functions, pieces, unit.source, knows_element_types(unit))
         except Unsupported as problem:
             span = problem.span if isinstance(problem.span, Span) else Source("").whole()
             raise CompileError([Diagnostic("error", "UNS01", str(problem), span)]) from None

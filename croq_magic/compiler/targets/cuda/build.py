@@ -16,6 +16,10 @@ from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed as Compilat
 INCLUDE = Path(__file__).resolve().parents[2] / "include"
 HEADERS = ("croq_cuda.h", "croq_small.h")
 CUBIN, TEXT = "module.cubin", "module.cu"
+# Headers that are about the device; NVRTC has none of the host's, which a cell may include for its `main`.
+DEVICE_HEADERS = re.compile(
+    r"cuda(?!_runtime)|cub/|thrust/|nv/|mma\.h|cooperative_groups|curand|device_|vector_(?:types|functions)|math_constants"
+)
 _FULL = re.compile(r"#\s*include\s*<|\b(?:texture|surface|tex[123]D|cuda[A-Z])\w*")
 _LINE_OF_PTX = re.compile(r"ptxas application ptx input, line (\d+)")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')

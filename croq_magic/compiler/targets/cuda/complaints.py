@@ -52,9 +52,11 @@ def _explained(found: Diagnostic) -> Diagnostic:
     message, hint = found.message.replace("the C++ compiler", "the CUDA compiler"), found.hint
     header = re.search(r"cannot open source file `([^`]+)`", message)
     if header is not None:
-        hint = f"NVRTC has none of the host's headers; leave `{header[1]}` out, or write what is needed of it"
+        hint = f"NVRTC looks in the folders of CUDA's headers; it found no `{header[1]}` there"
         if header[1].startswith("crt/") or header[1] == "mma.h":
             hint = "`pip install nvidia-cuda-crt` (CUDA 12: nvidia-cuda-nvcc-cu12) brings this header"
+        elif header[1].startswith(("cub/", "thrust/", "cuda/", "nv/")):
+            hint = "`pip install nvidia-cuda-cccl` (CUDA 12: nvidia-cuda-cccl-cu12) brings CUDA's C++ library"
         elif header[1].startswith("cu"):
             hint = "`pip install nvidia-cuda-runtime` (CUDA 12: nvidia-cuda-runtime-cu12) brings the headers of CUDA"
     return dataclasses.replace(found, message=message, hint=hint)

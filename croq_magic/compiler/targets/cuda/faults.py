@@ -31,8 +31,9 @@ class _State:
     """What this process knows of its CUDA context. `recent` names the last kernels since the last time that all was
     well, `lost` is the message of the error that broke it."""
 
-    recent: deque[tuple[str, ...]] = deque(maxlen=8)
-    lost: str = ""
+    def __init__(self) -> None:
+        self.recent: deque[tuple[str, ...]] = deque(maxlen=8)
+        self.lost = ""
 
 
 _state = _State()
