@@ -75,7 +75,7 @@ def _recover(stack: lalr.Stack, tokens: Sequence[Token], at: int) -> int | None:
             nested -= 1
             if nested == 0 and not (at + 1 < len(tokens) and tokens[at + 1].type in _CONTINUES):
                 return at + 1
-        elif kind == "SEMICOLON" and nested == 0:
+        elif kind == "SEMICOLON" and nested == 0 and not (at + 1 < len(tokens) and tokens[at + 1].type == "ELSE"):
             return at + 1
         at += 1
     return at

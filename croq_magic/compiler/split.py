@@ -37,6 +37,8 @@ _SCAN = re.compile(
     re.VERBOSE | re.DOTALL | re.MULTILINE,
 )
 
+_COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
 
 @dataclass(frozen=True, slots=True)
 class Region:
@@ -122,6 +124,7 @@ class _Splitter:
         self.directives: list[Directive] = []
         self.open = _Open("host", 0)
         self.host = self.open  # the host text around the region being read: its braces and conditions stay open
+        self.abandoned = 0  # open braces of regions that were given up: their ends are no findings
 
     def run(self) -> Unit:
         for match in _SCAN.finditer(self.source.text):
@@ -153,6 +156,8 @@ class _Splitter:
                 region.depth -= 1
                 if region.depth == 0 and region.kind != "host" and region.body is not None:
                     self._close(at + 1)
+            elif region.kind == "host" and self.abandoned:
+                self.abandoned -= 1
             elif region.kind == "host":
                 self.report.error("SYN01", "unexpected `}`: it closes nothing", self.source.span(at, at + 1))
         elif region.body is None and region.kind != "host":
@@ -177,6 +182,8 @@ class _Splitter:
         if region.kind == "host":
             if marker == "__device__" and region.depth > 0:
                 return  # a member or a lambda: part of the host text around it
+            if marker == "__co__":
+                self._refuse_specifiers(start, span)
             self._close(start)
         elif region.kind == "device" and marker == "__device__" and region.body is None:
             return  # `__device__` twice in one signature
@@ -188,9 +195,19 @@ class _Splitter:
             else:
                 hint = "a `}` may be missing before it"
                 self.report.error("SYN13", f"`{marker}` inside {self._what()}", span, hint=hint)
+                self.abandoned += region.depth
             self._give_up(start)
         kinds: dict[str, Kind] = {"__co__": "tileflow", "__cok__": "cok"}
         self.open = _Open(kinds.get(marker, "device"), start, marker, span)
+
+    def _refuse_specifiers(self, start: int, marker: Span) -> None:
+        """Nothing that C++ writes before a function may stand before a tileflow function."""
+        before = _COMMENT.sub(" ", self.source.text[self.open.start : start])
+        declaration = re.split(r"[;{}]", before)[-1]
+        found = re.match(r"\s*(template|inline|extern|static|constexpr)\b", declaration)
+        if found is not None:
+            what = "a template" if found[1] == "template" else f"`{found[1]}`"
+            self.report.error("SYN01", f"a tileflow function cannot be {what}", marker)
 
     def _directive(self, keyword: str, start: int, end: int) -> None:
         # The newline before the line is not part of it; the line is, with its indentation.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from croq_magic.compiler import integers, ir, syntax
+from croq_magic.compiler import ir, syntax
 from croq_magic.compiler.check import (
     calls,
     storage,
@@ -20,7 +20,7 @@ from croq_magic.compiler.check.conversions import (
 )
 from croq_magic.compiler.check.declarations import define, variable
 from croq_magic.compiler.check.expressions import buffer_value, element, evaluate, scalar
-from croq_magic.compiler.check.names import resolve
+from croq_magic.compiler.check.names import check_outer, resolve
 from croq_magic.compiler.check.operators import binary
 from croq_magic.compiler.check.values import (
     ArrayValue,
@@ -109,7 +109,7 @@ def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> No
                 f"`mutable s32 {target.text} = ...`",
             )
         var = symbol.value.var
-        _check_outer(c, symbol, s.span)
+        check_outer(c, symbol, s.span)
         calls.call_into(c, call, var)
         return
     if symbol is not None and isinstance(symbol.value, Scalar) and symbol.value.var is not None:
@@ -176,25 +176,12 @@ def _infer(c: Checker, s: syntax.Assign, name: syntax.Name) -> None:
     c.declare(name, value, value.storage if isinstance(value, SpanValue) else None)
 
 
-def _check_outer(c: Checker, symbol: Symbol, span: Span) -> None:
-    """PAR22: a scalar of an outer instance is shared by the instances inside."""
-    inner = c.nest[symbol.depth :]
-    count = integers.value(integers.product(extent for nest in inner for extent in nest.extents))
-    if any(not nest.single for nest in inner):
-        who = f"{count} {inner[-1].plural}" if count is not None else "several instances"
-        message = f"{who} update `{symbol.name}` without synchronisation"
-        c.fail("PAR22", message, span, "`__atomic_add` on a `shared s32 [1]`, or declare it inside")
-    if inner and symbol.depth == 0:
-        message = f"`{symbol.name}` belongs to the host; a launch gets its value and cannot change it"
-        c.fail("PAR22", message, span, f"store into a span, or declare `{symbol.name}` inside")
-
-
 def _assign_scalar(c: Checker, s: syntax.Assign, symbol: Symbol) -> None:
     value = symbol.value
     if not isinstance(value, Scalar) or value.var is None:
         hint = f"declare it `mutable int {symbol.name}`" if isinstance(value, Scalar) else None
         c.fail("TYP01", f"`{symbol.name}` is {_immutable(value)}", s.target.span, hint)
-    _check_outer(c, symbol, s.span)
+    check_outer(c, symbol, s.span)
     right = _right_side(c, s, value.var.dtype)
     if s.op != "=":
         right = binary(c, s.op[0], value, right, s.span)
@@ -206,8 +193,16 @@ def _assign_scalar(c: Checker, s: syntax.Assign, symbol: Symbol) -> None:
             s.value.span,
             f"`{s.value.span.text} != 0`",
         )
-    text = s.value.span.text if s.op == "=" else s.span.text
-    c.emit(ir.Assign(var, store_as(c, right, var.dtype, s.value.span, text), span=s.span))
+    c.emit(ir.Assign(var, store_as(c, right, var.dtype, s.value.span, _new_value(s)), span=s.span))
+
+
+def _new_value(s: syntax.Assign) -> str:
+    """What is assigned, as the program would write it without `op=`."""
+    value = s.value.span.text
+    if s.op == "=":
+        return value
+    simple = isinstance(s.value, (syntax.NameRef, syntax.IntLit, syntax.FloatLit, syntax.ElemRef, syntax.Paren))
+    return f"{s.target.span.text} {s.op[0]} {value if simple else f'({value})'}"
 
 
 def _right_side(c: Checker, s: syntax.Assign, dtype: DType) -> Scalar:
@@ -244,12 +239,13 @@ def _store(c: Checker, s: syntax.Assign, target: syntax.ElemRef) -> None:
         return
     if compute_type(result) is compute_type(promote(dtype)):
         if result is not promote(dtype):
-            store_as(c, Scalar(old.expr, result), dtype, s.span, s.span.text)
-        operand = store_as(c, right, dtype, s.value.span, s.value.span.text) if result.is_float else right.expr
-        c.emit(ir.Store(value.view, index, cast(operand, compute_type(dtype)), op, span=s.span))
+            store_as(c, Scalar(old.expr, result), dtype, s.span, _new_value(s))
+        if result.is_float:
+            store_as(c, right, dtype, s.value.span, s.value.span.text)  # for its warnings: what is stored is the sum
+        c.emit(ir.Store(value.view, index, cast(right.expr, compute_type(dtype)), op, span=s.span))
         return
     combined = binary(c, op, old, right, s.span)
-    c.emit(ir.Store(value.view, index, store_as(c, combined, dtype, s.span, s.span.text), span=s.span))
+    c.emit(ir.Store(value.view, index, store_as(c, combined, dtype, s.span, _new_value(s)), span=s.span))
 
 
 def _span_operation(c: Checker, s: syntax.Assign, target: SpanValue) -> None:
@@ -264,8 +260,8 @@ def _span_operation(c: Checker, s: syntax.Assign, target: SpanValue) -> None:
         c.emit(ir.SpanOp(target.view, value.view, s.op[0], span=s.span))
         return
     found = as_scalar(c, value, s.value.span, s.value.span.text)
-    converted = store_as(c, found, target.dtype, s.value.span, s.value.span.text)
-    c.emit(ir.SpanOp(target.view, converted, s.op[0], span=s.span))
+    store_as(c, found, target.dtype, s.value.span, s.value.span.text)  # for its warnings: what is stored is the result
+    c.emit(ir.SpanOp(target.view, cast(found.expr, compute_type(target.dtype)), s.op[0], span=s.span))
 
 
 def _check_broadcast(c: Checker, target: SpanValue, value: SpanValue, span: Span) -> None:

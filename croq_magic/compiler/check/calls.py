@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from croq_magic.compiler import ir, syntax
+from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, decide, free_variables
 from croq_magic.compiler.check.conversions import as_scalar, cast, store_as
 from croq_magic.compiler.check.expressions import buffer_value, condition, element, evaluate, scalar
+from croq_magic.compiler.check.names import check_outer, resolve
 from croq_magic.compiler.check.parallel import named_barrier
 from croq_magic.compiler.check.storage import mark_written
 from croq_magic.compiler.check.values import (
@@ -77,8 +78,11 @@ def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
             e.span,
             f"call `{name}` from the host, or make the shared part a `__device__` function",
         )
-    converted = tuple(_argument(c, a) for a in args)
+    copies: list[tuple[ir.Var, ir.View]] = []
+    converted = tuple(_argument(c, a, copies) for a in args)
     c.emit(ir.Call(name, converted, template, result, span=e.span))
+    for var, place in copies:
+        c.emit(ir.Assign(var, cast(ir.Load(place, (integers.ZERO,)), var.dtype), span=e.span))
 
 
 def _check_intrinsic(c: Checker, e: syntax.IntrinsicCall) -> None:
@@ -119,12 +123,13 @@ def cxx_type(dtype: DType) -> str:
     return dtype.name
 
 
-def _argument(c: Checker, e: syntax.Expr) -> Argument:
+def _argument(c: Checker, e: syntax.Expr, copies: list[tuple[ir.Var, ir.View]]) -> Argument:
+    """What is passed; `copies` gets the variables whose address is taken, and where they live during the call."""
     e = syntax.strip_parens(e)
     if isinstance(e, syntax.NullPtr):
         return ir.CxxCast("nullptr_t", None)
     if isinstance(e, syntax.AddressOf):
-        return _address(c, e)
+        return _address(c, e, copies)
     if isinstance(e, syntax.Cast) and isinstance(e.type, syntax.StringLit):
         inner = None if isinstance(e.operand, syntax.NullPtr) else scalar(c, e.operand).expr
         return ir.CxxCast(e.type.value, inner)
@@ -135,8 +140,6 @@ def _argument(c: Checker, e: syntax.Expr) -> Argument:
     if isinstance(value, FragmentValue):
         return value.fragment
     if isinstance(value, ArrayValue):
-        from croq_magic.compiler import views
-
         return views.whole(value.buffer, (ir.Const(0),) * len(value.buffer.slots))
     if isinstance(value, FutureValue):
         c.fail("CAL03", f"pass `{e.span.text}.data`", e.span)
@@ -147,17 +150,31 @@ def _argument(c: Checker, e: syntax.Expr) -> Argument:
     c.fail("CAL02", f"{value.describe()} cannot be passed", e.span, hint)
 
 
-def _address(c: Checker, e: syntax.AddressOf) -> Argument:
+def _address(c: Checker, e: syntax.AddressOf, copies: list[tuple[ir.Var, ir.View]]) -> Argument:
     operand = e.operand
     if isinstance(operand, syntax.ElemRef):
         value, index = element(c, operand)
         _pass_pointer(c, value.view)
         return ir.AddressOf(value.view, index)
     whole = evaluate(c, operand) if isinstance(operand, syntax.NameRef) else buffer_value(c, operand)
+    if isinstance(whole, Scalar) and whole.var is not None and isinstance(operand, syntax.NameRef):
+        place = _copied(c, operand, whole.var)
+        copies.append((whole.var, place))
+        return place
     if not isinstance(whole, SpanValue):
-        c.fail("CAL02", f"the address of {whole.describe()} cannot be taken", e.span)
+        hint = f"declare it `mutable {whole.describe()} {operand.span.text}`" if isinstance(whole, Scalar) else None
+        c.fail("CAL02", f"the address of {whole.describe()} cannot be taken", e.span, hint)
     _pass_pointer(c, whole.view)
     return whole.view
+
+
+def _copied(c: Checker, e: syntax.NameRef, var: ir.Var) -> ir.View:
+    """A place in memory with the value of a variable: variables themselves have none, so that passes see all that
+    changes them."""
+    check_outer(c, resolve(c, e.text, e.span), e.span)
+    buffer = ir.Buffer(c.fresh(e.text), var.dtype, ir.Storage.LOCAL, (integers.ONE,), span=e.span)
+    c.emit(ir.Declare(buffer, var, span=e.span))
+    return views.whole(buffer, (), e.span)
 
 
 def _pass_pointer(c: Checker, view: ir.View) -> None:

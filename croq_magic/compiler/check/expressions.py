@@ -143,6 +143,12 @@ def _(e: syntax.NullPtr, c: Checker) -> Value:
 
 
 @_evaluate.register
+def _(e: syntax.NameArg, c: Checker) -> Value:
+    name = e.name.text
+    c.fail("CAL10", f"`{name}` is not a value of the language", e.span, f"`call {name}(...)`, `call {name}<...>(...)`")
+
+
+@_evaluate.register
 def _(e: syntax.Paren, c: Checker) -> Value:
     return evaluate(c, e.inner)
 
@@ -201,6 +207,9 @@ def require_waited(c: Checker, value: FutureValue, ref: syntax.BufferRef) -> Non
 
 def _subscript(c: Checker, value: Value, ref: syntax.BufferRef) -> Value:
     name = ref.name.text
+    derived = None if isinstance(value, ArrayValue) else syntax.as_derivation(ref)
+    if derived is not None and any(isinstance(node, syntax.DimRef) for node in syntax.walk(derived.items[0])):
+        return evaluate(c, derived)  # `s[(1)]`: nothing else has dimensions in parentheses
     if isinstance(value, (ITuple, Shape, BoundedTuple)):
         c.fail(
             "SYN11",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 
 from croq_magic.compiler import integers, ir, syntax
-from croq_magic.compiler.check import shapes
+from croq_magic.compiler.check import shapes, waiting
 from croq_magic.compiler.check.context import Checker, Symbol, decide, show
 from croq_magic.compiler.check.conversions import as_scalar
 from croq_magic.compiler.check.events import spin, spun_events
@@ -309,8 +309,11 @@ def if_(c: Checker, s: syntax.If) -> None:
     else:
         test = condition(c, s.condition)
     c.guards.append(test)
+    futures = waiting.pending(c)
     then = _body(c, s.then, "`if`")
+    waits = waiting.take_back(futures)
     other = _body(c, s.other, "`else`") if s.other is not None else ()
+    waiting.join(futures, waits, s.condition, bool(test.value) if isinstance(test, ir.Const) else None)
     c.guards.pop()
     if isinstance(test, ir.Const):
         c.emit(ir.Scope(then if test.value else other, span=s.span))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NoReturn
 
-from croq_magic.compiler import ir
+from croq_magic.compiler import integers, ir
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.values import FutureValue, Poison, Value
 from croq_magic.compiler.diagnostics import Note
@@ -71,6 +71,19 @@ def _unknown(c: Checker, name: str, span: Span) -> NoReturn:
         )
     close = nearest(name, (symbol for scope in c.scopes for symbol in scope.symbols))
     c.fail("NAM10", f"unknown name `{name}`", span, f"did you mean `{close}`?" if close else None)
+
+
+def check_outer(c: Checker, symbol: Symbol, span: Span) -> None:
+    """PAR22: a scalar of an outer instance is shared by the instances inside."""
+    inner = c.nest[symbol.depth :]
+    count = integers.value(integers.product(extent for nest in inner for extent in nest.extents))
+    if any(not nest.single for nest in inner):
+        who = f"{count} {inner[-1].plural}" if count is not None else "several instances"
+        message = f"{who} update `{symbol.name}` without synchronisation"
+        c.fail("PAR22", message, span, "`__atomic_add` on a `shared s32 [1]`, or declare it inside")
+    if inner and symbol.depth == 0:
+        message = f"`{symbol.name}` belongs to the host; a launch gets its value and cannot change it"
+        c.fail("PAR22", message, span, f"store into a span, or declare `{symbol.name}` inside")
 
 
 def _declared_later(c: Checker, name: str, span: Span) -> Span | None:

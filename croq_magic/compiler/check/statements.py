@@ -149,6 +149,8 @@ def _(s: syntax.Return, c: Checker) -> None:
         value = value.scalar()
     if isinstance(value, SpanValue) and (value.storage is not ir.Storage.GLOBAL or not value.view.contiguous):
         c.fail("TYP20", "a view cannot be returned; copy it into a span of its own", s.span)
+    if isinstance(s.value, syntax.View) and s.value.ops:
+        c.fail("TYP20", "a view cannot be returned; copy it into a span of its own", s.span)
     if isinstance(value, Scalar):
         c.emit(ir.Return(cast(value.expr, value.type), span=s.span))
     else:

@@ -362,7 +362,7 @@ def wait(c: Checker, s: syntax.Wait) -> None:
             wait_event(c, item, s.span)
             continue
         if isinstance(value, OperationValue):
-            value.waited = item.span
+            value.waited, value.only_if = item.span, None
             tokens.append(value.token)
             continue
         if not isinstance(value, FutureValue):
@@ -377,9 +377,9 @@ def wait(c: Checker, s: syntax.Wait) -> None:
                 item.span,
                 "drop the `wait`, or use `dma.copy.async`",
             )
-        if value.waited is not None:
+        if value.waited is not None and value.only_if is None:
             c.fail("DMA08", f"`{item.name.text}` was already waited on", item.span)
-        value.waited = item.span
+        value.waited, value.only_if = item.span, None
         tokens.append(value.token)
     if tokens:
         c.emit(ir.Wait(tuple(tokens), span=s.span))

@@ -140,7 +140,8 @@ class FutureValue(Value):
     `waited` is where a `wait` stands, `token` marks an asynchronous transfer. `exchanged`: what the name denotes
     changes while running (placeholders, `swap`), so waiting is not followed statically. `place` is where a placeholder
     stands: the statements around it and a position among them. `positions`: those of values compressed into a buffer
-    of the program (of others `Checker.compressed` knows them).
+    of the program (of others `Checker.compressed` knows them). `only_if` is the condition that its one `wait` stands
+    under.
     """
 
     bound: ir.View | None
@@ -153,6 +154,7 @@ class FutureValue(Value):
     place: tuple[list[ir.Stmt], int] | None = None
     engine: str = "dma"
     positions: ir.View | None = None
+    only_if: Span | None = None
     kind = "a future"
 
     @property
@@ -198,6 +200,7 @@ class OperationValue(Value):
     span: Span
     accumulator: str
     waited: Span | None = None
+    only_if: Span | None = None
     kind = "the future of an MMA"
 
 

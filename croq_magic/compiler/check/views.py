@@ -22,6 +22,7 @@ from croq_magic.compiler.check.values import (
 )
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.types import BOOL
+from croq_magic.compiler.visit import substitute
 
 
 def view(c: Checker, e: syntax.View) -> SpanValue | ChoiceValue:
@@ -329,7 +330,13 @@ def _strided(
         for dimension, item in enumerate(found):
             message = f"{what} {show(item)} of dimension {dimension} must not be negative"
             c.require(ir.Binary(">=", item, integers.ZERO, BOOL), "VEW07", message, op.span, values=(item,))
-    return views.strided(parent, origin, extents, strides, op.span)
+    view = views.strided(parent, origin, extents, strides, op.span)
+    ends: dict[ir.Var, ir.Expr] = {v: integers.sub(n, integers.ONE) for v, n in zip(view.coords, extents, strict=True)}
+    last, total = substitute(view.offset, ends), integers.product(parent.buffer.shape)
+    if not c.clipped and decide(ir.Binary("<", last, total, BOOL)) is False:  # else the accesses are checked
+        message = f"the last element of the view is number {show(last)} of `{name}`, which has {show(total)}"
+        c.fail("VEW07", message, op.span, "strides count elements, and the origin is multiplied by them")
+    return view
 
 
 @_apply.register

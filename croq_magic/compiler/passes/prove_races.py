@@ -3,7 +3,8 @@
 Source: language reference, execution model, section 11.1. Only what is certain is said: every warning has a witness
 that isl found in an exact description of both accesses. Unknown conditions, data-dependent indices and foreign calls
 end the reasoning silently. Two questions are asked:
-- different blocks of one launch, for global storage: nothing orders them (unless the launch is cooperative);
+- different blocks of one launch, for global storage: nothing orders them, unless the launch is cooperative or they
+  have events in common;
 - different instances of the levels inside one block, for accesses between the same two joins or barriers.
 """
 
@@ -53,7 +54,7 @@ class _Races:
     def __init__(self, kernel: ir.Region, context: Context) -> None:
         self.context = context
         self.sites = collect(kernel)
-        self.cooperative = kernel.attributes.cooperative
+        self.ordered = kernel.attributes.cooperative or any(map(_joins_blocks, walk(kernel)))
         self.questions = 0
         self.places: dict[int, tuple[ir.Expr, ...]] = {}
 
@@ -86,7 +87,7 @@ class _Races:
                 yield first, second
 
     def between_blocks(self, a: Site, b: Site) -> _Meeting | None:
-        if a.view.buffer.storage is not ir.Storage.GLOBAL or self.cooperative:
+        if a.view.buffer.storage is not ir.Storage.GLOBAL or self.ordered:
             return None
         differing = tuple(v for v in a.instance if v.name in a.block_indices)
         return self.ask(a, b, differing, shared=frozenset())
@@ -161,6 +162,11 @@ class _Races:
         notes = [Note("the other access", a.span)] if a.span is not None and a.span != span else []
         hint = "give each instance its own element, use an atomic, or separate the two by a barrier"
         self.context.report.warning("RAC01", message, span, notes=notes, hint=hint)
+
+
+def _joins_blocks(node: ir.Node) -> bool:
+    """Whether blocks may wait for each other at a statement."""
+    return isinstance(node, ir.Trigger) and (node.cluster or node.event.storage is ir.Storage.GLOBAL)
 
 
 def _renamed(e: ir.Expr, shared: frozenset[str]) -> ir.Expr:
