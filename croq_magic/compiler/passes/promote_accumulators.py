@@ -12,7 +12,8 @@ inner loops that move the element). A loop within one thread gets a mutable scal
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from typing import ClassVar
 
 from croq_magic.compiler import affine, integers, ir, views
@@ -39,7 +40,9 @@ class PromoteAccumulators:
 
         def kernel(region: ir.Region) -> ir.Region:
             # A processor's own order of loops does better than a thread's array in memory.
-            body = promote(region.body, taken, Options(self.private, arrays=context.limits.gpu))
+            gpu = context.limits.gpu
+            options = Options(self.private, arrays=gpu, touched=_touched(region.body) if gpu else None)
+            body = promote(region.body, taken, options)
             return region if body is region.body else dataclasses.replace(region, body=body)
 
         return map_kernels(function, kernel)
@@ -48,11 +51,13 @@ class PromoteAccumulators:
 @dataclasses.dataclass(frozen=True)
 class Options:
     """`private` bounds the elements that one thread keeps. Without `arrays` a loop within one thread gets scalars only.
-    With `registers` elements of `REGISTER` buffers are promoted as well."""
+    With `registers` elements of `REGISTER` buffers are promoted as well. Where threads really meet at joins, `touched`
+    counts what touches each buffer in the kernel."""
 
     private: int = 64
     arrays: bool = False
     registers: bool = False
+    touched: Mapping[ir.Buffer, int] | None = None
 
 
 def promote(body: ir.Body, taken: set[str], options: Options) -> ir.Body:
@@ -66,13 +71,31 @@ def promote(body: ir.Body, taken: set[str], options: Options) -> ir.Body:
         new = statement
         if isinstance(statement, ir.For):
             for found in _accumulators(statement, options):
+                joins = _joins(statement, found, options)
                 entry, new, leave = _replace(new, found, _fresh(found.buffer.name, taken))
-                before += entry
-                after += leave
+                before += [*joins, *entry]
+                after += [*leave, *joins]
         new = with_bodies(new, lambda inner: promote(inner, taken, options))
         changed = changed or new is not statement
         out += [*before, new, *after]
     return tuple(out) if changed else body
+
+
+def _touched(body: ir.Body) -> Counter[ir.Buffer]:
+    found = Counter(n.buffer for n in walk(body) if isinstance(n, ir.View))
+    return found + Counter(n.buffer for n in walk(body) if isinstance(n, ir.Declare) and n.init is not None)
+
+
+def _joins(loop: ir.For, found: _Accumulator, options: Options) -> list[ir.Stmt]:
+    """The join that stands for those in the loop, which the load before it and the store after it do not see: other
+    threads may have written the element before, or read it afterwards."""
+    if options.touched is None or found.buffer.storage not in (ir.Storage.SHARED, ir.Storage.GLOBAL):
+        return []
+    scopes = [n.scope for n in walk(loop) if isinstance(n, ir.Barrier)]
+    if not scopes or _touched((loop,))[found.buffer] == options.touched[found.buffer]:
+        return []
+    scope = ir.Level.BLOCK if ir.Level.BLOCK in scopes else scopes[0]
+    return [ir.Barrier(scope, f"{found.buffer.name} is accumulated in registers", span=loop.span)]
 
 
 def _fresh(name: str, taken: set[str]) -> str:
