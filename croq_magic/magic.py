@@ -392,8 +392,17 @@ def load(shell: InteractiveShell) -> CroqtileMagics:
     if found is None:
         found = CroqtileMagics(shell)
         shell.register_magics(found)
+        shell.input_transformers_cleanup.append(with_body)
         warm.start()
     return found
+
+
+def with_body(lines: list[str]) -> list[str]:
+    """Input transformer: a cell of a `%%croqtile` line alone gets an empty line. IPython refuses cell magics without a
+    body, with a hint that misleads here."""
+    if lines and re.match(r"%%croqtile\b", lines[0]) and not any(lines[1:]):
+        return [lines[0], "\n"]
+    return lines
 
 
 def loaded(shell: InteractiveShell) -> CroqtileMagics | None:
@@ -405,5 +414,6 @@ def unload(shell: InteractiveShell) -> None:
     found = loaded(shell)
     if found is not None:
         shell.configurables.remove(found)
+        shell.input_transformers_cleanup.remove(with_body)
         for kind in ("line", "cell"):
             shell.magics_manager.magics[kind].pop("croqtile", None)

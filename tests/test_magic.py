@@ -163,6 +163,20 @@ def test_a_cell_without_a_tileflow_function(run: Any, capsys: Any) -> None:
     assert "no tileflow function" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("cell", ["%%croqtile", "%%croqtile\n", "%%croqtile -o out", "\n%%croqtile\n\n"])
+def test_a_cell_without_a_body(cell: str, shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    """IPython itself refuses cell magics without a body."""
+    shell.run_cell(cell).raise_error()
+    assert "no tileflow function" in capsys.readouterr().out
+
+
+def test_options_of_a_cell_without_a_body(shell: InteractiveShell, capsys: pytest.CaptureFixture[str]) -> None:
+    shell.run_cell("%%croqtile --help").raise_error()
+    assert "--no-run" in capsys.readouterr().out
+    shell.run_line_magic("unload_ext", "croq_magic")
+    assert not shell.run_cell("%%croqtile").success
+
+
 def test_warnings_of_extents_are_shown(shell: InteractiveShell, run: Any, capsys: Any) -> None:
     shell.push({"v": np.ones(10, np.float32)})
     run(

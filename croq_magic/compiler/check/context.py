@@ -208,9 +208,10 @@ class Checker:
             if isinstance(value, OperationValue) and value.waited is None and not scope.hidden:
                 hint = f"`wait {symbol.name};` before `{value.accumulator}` is used"
                 self.error("DMA07", f"`{symbol.name}` is never waited on", symbol.span, hint)
-            follows = isinstance(value, OperationValue) or (isinstance(value, FutureValue) and not value.exchanged)
-            if follows and value.only_if is not None and not scope.hidden:
-                only = f"`{symbol.name}` is waited on only if `{value.only_if.text}`"
+            only_if = value.only_if if isinstance(value, (FutureValue, OperationValue)) else None
+            exchanged = isinstance(value, FutureValue) and value.exchanged
+            if only_if is not None and not exchanged and not scope.hidden:
+                only = f"`{symbol.name}` is waited on only if `{only_if.text}`"
                 self.error("DMA07", only, symbol.span, f"`wait {symbol.name};` on the other way, too")
             checked = isinstance(value, FutureValue) and value.token and not value.exchanged
             if checked and isinstance(value, FutureValue) and value.waited is None and not scope.hidden:
