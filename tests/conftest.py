@@ -1,11 +1,61 @@
-"""Shared fixtures."""
+"""Shared fixtures, and the option that takes programs of the CPU tests to another target.
+
+pytest --programs-on emulate tests/test_programs.py tests/test_execution.py ...
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+
+# What a GPU has no instruction for is an error of the program there.
+_REFUSALS = ("MMA01", "MMA06")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--programs-on", help="compile programs that are meant for the CPU for this target")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """With `--programs-on`: `croq.compile(..., target="cpu")` compiles for that target, with all checks."""
+    target = config.getoption("--programs-on")
+    if target is None:
+        return
+    import croq_magic
+    from croq_magic import CompileError
+
+    compile_for = croq_magic.compile
+
+    def compile(source: Any, wanted: str = "auto", arch: Any = None, **options: Any) -> Any:
+        wanted = options.pop("target", wanted)
+        redirected = wanted == "cpu"
+        if redirected:
+            wanted, arch = target, "sm_90a" if target in ("emulate", "cuda") else arch
+            options.setdefault("checks", "all")
+        try:
+            return compile_for(source, wanted, arch, **options)
+        except CompileError as error:
+            codes = {d.code for d in error.diagnostics if d.severity == "error"}
+            if redirected and codes <= set(_REFUSALS):
+                pytest.skip("tensor cores have no instruction of this shape")
+            raise
+
+    croq_magic.compile = compile
+
+
+@pytest.fixture(autouse=True)
+def _programs_on(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves out what other targets need not do."""
+    if request.config.getoption("--programs-on") is None:
+        return
+    parameters = getattr(getattr(request.node, "callspec", None), "params", {})
+    if "fibers" in parameters.values() or request.node.get_closest_marker("cpu_only") is not None:
+        pytest.skip("about the CPU target")
+    if request.node.get_closest_marker("races") is not None:
+        monkeypatch.setenv("CROQ_EMULATE", "fast")
 
 
 @pytest.fixture(autouse=True)

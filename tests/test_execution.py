@@ -99,6 +99,7 @@ def test_streams_keep_their_order() -> None:
 # ------------------------------------------------------------------------------------------------ 2. and 3. levels
 
 
+@pytest.mark.races
 def test_statements_of_every_level_run_once_an_instance() -> None:
     """Counted with atomics, and by what one level leaves for the next."""
     p = program(
@@ -974,6 +975,7 @@ def test_atomics(operation: str) -> None:
                     assert mine[b, place] == expected
 
 
+@pytest.mark.races
 def test_compare_and_swap_of_every_type() -> None:
     p = program(
         "\n".join(

@@ -41,7 +41,7 @@ from croq_magic.compiler.split import Unit, split
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.text import format_function
 from croq_magic.compiler.whole.main import find_main
-from croq_magic.errors import CheckError
+from croq_magic.errors import CheckError, CompileError
 
 MAX_VARIANTS = 8  # shapes a function is built for before the version for all shapes takes over
 CHECK_LEVELS = ("auto", "none", "entry", "low", "medium", "high", "all")
@@ -144,8 +144,13 @@ def check(
     found = limits.of(target, arch) or targets.choose(target, arch).limits
     front = front_end(source, found, defines or {})
     if found.gpu and not front.report.has_errors:
-        chosen = targets.choose("cuda", found.name)  # whose notes are the emulator's too
-        _advise(chosen, CompiledUnit(front, chosen, "auto", store.Request(source, target, arch, (), "auto")))
+        chosen = targets.choose("cuda", found.name)  # which the emulator stands for
+        unit = CompiledUnit(front, chosen, "auto", store.Request(source, target, arch, (), "auto"))
+        try:
+            _advise(chosen, unit)
+            chosen.emit(front.unit, [function.lowered for function in unit.functions.values()])
+        except CompileError as error:
+            front.report.extend(error.diagnostics)
     return front.report
 
 
@@ -239,7 +244,9 @@ class CompiledFunction:
 
     def _lower(self, function: Function) -> Function:
         context = Context(self.unit.report, self.unit.chosen.limits)
-        return run_passes(function, [*optimising_passes(), *self.unit.chosen.passes()], context)
+        lowered = run_passes(function, [*optimising_passes(), *self.unit.chosen.passes()], context)
+        context.report.raise_errors()
+        return lowered
 
     def ir(self, stage: str = "tile") -> str:
         """The tile IR as text: "tile" after the passes that all targets share, "target" after the target's own."""

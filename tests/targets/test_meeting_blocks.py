@@ -226,6 +226,7 @@ def test_a_deadlock_between_blocks_is_reported() -> None:
         program.f(np.zeros(2, np.int32))
 
 
+@pytest.mark.cpu_only
 def test_loops_refuse_blocks_that_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROQ_STRATEGY", "loops")
     with pytest.raises(croq.TargetError, match="loops cannot run events between blocks"):

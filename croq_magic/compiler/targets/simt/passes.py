@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from croq_magic.compiler.passes.base import Pass
+from croq_magic.compiler.passes.guard_ends import GuardEnds
 from croq_magic.compiler.passes.lower_compression import LowerCompression
 from croq_magic.compiler.passes.share_fragments import ShareFragments
 from croq_magic.compiler.passes.spread_blocks import SpreadBlocks
@@ -13,6 +14,8 @@ from croq_magic.compiler.passes.widen_blocks import WidenBlocks
 
 def simt_passes(processor: bool = False) -> Sequence[Pass]:
     """Instances that need no block of their own become threads, blocks that move data get some, fragments become
-    storage. A `processor` runs the threads of a block one after the other, so there one is enough."""
-    passes: tuple[Pass, ...] = (LowerCompression(host=True), SpreadBlocks(), WidenBlocks(), ShareFragments())
+    storage, and threads that end early stay for barriers. A `processor` runs the threads of a block one after the
+    other, so there one is enough."""
+    passes: tuple[Pass, ...] = (LowerCompression(host=True), SpreadBlocks(), WidenBlocks())
+    passes = (*passes, ShareFragments(), GuardEnds())
     return tuple(p for p in passes if not (processor and isinstance(p, WidenBlocks)))
