@@ -80,3 +80,33 @@ def test_an_index_that_nothing_uses_is_not_computed() -> None:
 def test_instances_that_can_tell_stay_blocks(body: str) -> None:
     params = "s32 [M, 90]& x" if "chunk" not in body else "s32 [1, 90]& x"
     assert kernel(body, params)[0].startswith("region block [p < 9]")
+
+
+def test_short_bodies_share_threads() -> None:
+    """Several instances a thread, a block apart, where there are plenty of them."""
+    text = "parallel p by 1000 y.at(p) = x.at(p);"
+    params = "s32 [1000] x, s32 [1000]& y"
+    assert kernel(text, params, width=32, units=2) == [
+        "region block [tile < 8] {",
+        "region thread [unit < 32] implied {",
+        "for unroll turn in 0..4 {",
+        "let p: s32 = tile * 128 + unit + turn * 32",
+        "if p < 1000 {",
+        "y[p] = x[p]",
+    ]
+    assert "turn in" not in "".join(kernel(text, params, width=32, units=8))  # too few
+    assert "if p" not in "".join(kernel(text.replace("1000", "896"), params, width=32, units=2))  # no rest
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "parallel p by 1000 y.at(p) = 1;",  # stores alone wait for nothing
+        "parallel p by 1000 { foreach k in 2 y.at(p) += x.at(k); }",
+        "parallel p by 1000 y.at(p) = x.at(x.at(p));",  # tested while running
+        "parallel p by 1000 { if (x.at(p) > 0) yield; y.at(p) = 1; }",
+    ],
+)
+def test_other_bodies_have_a_thread_each(body: str) -> None:
+    lines = kernel(body, "s32 [1000] x, s32 [1000]& y", width=32, units=2)
+    assert "turn in" not in "".join(lines)

@@ -7,7 +7,9 @@ instances may be fused into threads when nothing in the body tells the differenc
     region block [i < M, j < N] { body }
     region block [tile < ceil(M N / 256)] { region thread [unit < 256] { if tile * 256 + unit < M N { i, j; body } } }
 
-Neighbouring threads get neighbouring values of the index that most accesses of device memory run along.
+Neighbouring threads get neighbouring values of the index that most accesses of device memory run along. Where a body is
+but a few accesses and there are plenty of instances, a thread takes several of them, one block's width apart, so that
+enough bytes are under way to keep memory busy: a loop that is written out.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ from croq_magic.compiler.types import BOOL, S32, S64
 from croq_magic.compiler.visit import walk
 
 Level = ir.Level
+_FEW = 8  # accesses of a short body
 _PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
 _TOGETHER = (
     *(ir.Region, ir.Barrier, ir.NamedBarrier, ir.Fence, ir.Masked, ir.Event, ir.Fragment),
@@ -32,11 +35,12 @@ _TOGETHER = (
 @dataclasses.dataclass(frozen=True)
 class SpreadBlocks:
     """Makes blocks of up to `width` threads where every block has one; enough blocks for `units` processors come
-    first."""
+    first. `work` instances of a short body go to one thread."""
 
     name: ClassVar[str] = "spread-blocks"
     width: int = 256
     units: int = 264
+    work: int = 4
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
@@ -57,12 +61,17 @@ class SpreadBlocks:
         count = integers.value(total)
         width = self.width if count is None else self._width(count)
         size = integers.constant(width)
-        blocks = integers.ceildiv(total, size)
+        work = self.work if count is not None and count >= self.units * width * self.work and _is_short(root) else 1
+        share = integers.constant(width * work)
+        blocks = integers.ceildiv(total, share)
         tile = ir.Var(fresh_name("tile", taken), S32, ir.Role.REGION, integers.ZERO, blocks)
         unit = ir.Var(fresh_name("unit", taken), S32, ir.Role.REGION, integers.ZERO, size)
-        linear = unit if integers.value(blocks) == 1 else integers.add(integers.mul(tile, size), unit)
+        linear = unit if integers.value(blocks) == 1 else integers.add(integers.mul(tile, share), unit)
+        turn = ir.Var(fresh_name("turn", taken), S32, ir.Role.LOOP, integers.ZERO, integers.constant(work))
+        if work > 1:
+            linear = integers.add(linear, integers.mul(turn, size))
         body: list[ir.Stmt] = []
-        whole = count is not None and count % width == 0
+        whole = count is not None and count % (width * work) == 0
         place: ir.Expr = linear
         if len([e for _, e in order if integers.value(e) != 1]) > 1 or not whole:
             small = count is not None and count < 1 << 30
@@ -92,6 +101,9 @@ class SpreadBlocks:
             end = total if count is not None else _wide_product([extent for _, extent in order])
             start = place if end.dtype is place.dtype else ir.Cast(place, end.dtype)
             body.append(ir.If(ir.Binary("<", start, end, BOOL), tuple(inner), span=root.span))
+        if work > 1:
+            loop = ir.For(turn, integers.ZERO, integers.constant(work), 1, tuple(body), ir.LoopKind.UNROLL)
+            body = [dataclasses.replace(loop, span=root.span)]
         threads = ir.Region(Level.THREAD, (unit,), (size,), tuple(body), implied=True, span=root.span)
         return dataclasses.replace(root, indices=(tile,), extents=(blocks,), body=(threads,))
 
@@ -101,6 +113,15 @@ class SpreadBlocks:
         while width > 32 and count < width * self.units:
             width //= 2
         return min(width, max(1, count))
+
+
+def _is_short(root: ir.Region) -> bool:
+    """Whether an instance loads and stores a few elements and does nothing else."""
+    nodes = list(walk(root.body))
+    plain = all(isinstance(n, (ir.Let, ir.Store, ir.If, ir.Scope)) for n in nodes if isinstance(n, ir.Stmt))
+    accesses = [n for n in nodes if isinstance(n, (ir.Load, ir.Store))]
+    known = all(not a.checks and not a.view.checks for a in accesses)
+    return plain and known and any(isinstance(a, ir.Load) for a in accesses) and len(accesses) <= _FEW
 
 
 def _wide_product(extents: list[ir.Expr]) -> ir.Expr:

@@ -16,6 +16,7 @@ def simt_passes(processor: bool = False) -> Sequence[Pass]:
     """Instances that need no block of their own become threads, blocks that move data get some, fragments become
     storage, and threads that end early stay for barriers. A `processor` runs the threads of a block one after the
     other, so there one is enough."""
-    passes: tuple[Pass, ...] = (LowerCompression(host=True), SpreadBlocks(), WidenBlocks())
+    spread = SpreadBlocks(work=1) if processor else SpreadBlocks()
+    passes: tuple[Pass, ...] = (LowerCompression(host=True), spread, WidenBlocks())
     passes = (*passes, ShareFragments(), GuardEnds())
     return tuple(p for p in passes if not (processor and isinstance(p, WidenBlocks)))

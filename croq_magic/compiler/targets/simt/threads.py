@@ -28,7 +28,9 @@ def grid_chain(root: ir.Region) -> Chain:
     while chain[-1].level is not Level.BLOCK:
         inner = inner_regions(chain[-1].body)
         if len(chain[-1].body) != 1 or len(inner) != 1 or inner[0] is not chain[-1].body[0]:
-            raise Unsupported("statements between the levels `cluster` and `block` are not supported", chain[-1].span)
+            others = [s.span for s in chain[-1].body if not isinstance(s, ir.Region)]
+            where = next((span for span in others if span is not None), chain[-1].span)
+            raise Unsupported("statements between the levels `cluster` and `block` are not supported", where)
         chain.append(inner[0])
     return tuple(chain)
 
