@@ -136,6 +136,19 @@ class Stack:
             if kind == END and states[-1] == self.table.accept:
                 return True
 
+    def settle(self, kind: str) -> None:
+        """Completes the rules that are complete before a token of this kind, if it could come next."""
+        if not self._accepts(kind):
+            return
+        while (entry := self.table.states[self.states[-1]][kind]) < 0:
+            rule = self.table.rules[-entry - 1]
+            size = rule.size
+            kids = self.values[len(self.values) - size :]
+            del self.values[len(self.values) - size :]
+            del self.states[len(self.states) - size :]
+            self.values.append(self.build[-entry - 1](kids))
+            self.states.append(self.table.states[self.states[-1]][rule.origin])
+
     def cut(self, symbols: Sequence[str]) -> list[Any] | None:
         """Cuts back to the innermost state that takes each of `symbols`; gives the values that were dropped, or None
         if there is no such state."""

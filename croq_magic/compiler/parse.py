@@ -30,6 +30,7 @@ def parse(tokens: Sequence[Token], report: Report) -> syntax.Function | None:
     stack = lalr.Stack(tables.load(), lalr.builders(tables.load(), Actions(own)))
     last = tokens[-1].span
     end = Token("end", "", Span(last.source, last.end, last.end), lalr.END)
+    odd = [d.span.start for d in report if d.severity == "error"]  # what is no token is reported, and missing here
     at = 0
     errors = 0
     while at <= len(tokens):
@@ -37,7 +38,9 @@ def parse(tokens: Sequence[Token], report: Report) -> syntax.Function | None:
         if stack.feed(token.type, token):
             at += 1
             continue
-        own.add(explain(stack, tokens, at, token))
+        start = statement_start(tokens, at).span.start
+        if not any(start <= place <= token.span.end for place in odd):
+            own.add(explain(stack, tokens, at, token))
         errors += 1
         going_on = _recover(stack, tokens, at) if errors < MAX_ERRORS and token is not end else None
         if going_on is None:
@@ -45,7 +48,7 @@ def parse(tokens: Sequence[Token], report: Report) -> syntax.Function | None:
         at = going_on
     report.extend(own)
     function = stack.values[0] if stack.values else None
-    return function if isinstance(function, syntax.Function) and not own.has_errors else None
+    return function if isinstance(function, syntax.Function) and not errors and not own.has_errors else None
 
 
 def parse_text(text: str, report: Report, name: str = "cell", first_line: int = 1) -> syntax.Function | None:
@@ -58,6 +61,9 @@ def parse_text(text: str, report: Report, name: str = "cell", first_line: int = 
 
 def _recover(stack: lalr.Stack, tokens: Sequence[Token], at: int) -> int | None:
     """Cuts the stack back to the innermost block and returns where to go on; None outside of every block."""
+    top = stack.values[-1] if stack.values else None
+    if isinstance(top, Token) and top.type == "RBRACE":
+        stack.settle("SEMICOLON")  # a block that ends here is complete, whatever follows it
     dropped = stack.cut(_STATEMENT)
     if dropped is None:
         return None

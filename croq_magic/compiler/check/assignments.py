@@ -102,6 +102,7 @@ def _name_assignment(c: Checker, s: syntax.Assign, target: syntax.NameRef) -> No
     call = calls.as_call(c, s.value)
     if call is not None:
         if symbol is None or not (isinstance(symbol.value, Scalar) and symbol.value.var):
+            calls.require_known(c, call)
             c.fail(
                 "CAL04",
                 "a call result needs a `mutable` variable with a written type",

@@ -21,6 +21,8 @@ from croq_magic.compiler.check.values import (
     SpanValue,
     Text,
 )
+from croq_magic.compiler.lexer import MATH
+from croq_magic.compiler.nearest import nearest
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BY_NAME, DType
 
@@ -43,6 +45,12 @@ def as_call(c: Checker, e: syntax.Expr) -> syntax.CallLike | None:
         return None
     name = syntax.Name(e.base.span, e.base.text)
     return syntax.IntrinsicCall(e.span, syntax.QName(name.span, (name,)), (e.index,))
+
+
+def require_known(c: Checker, e: syntax.CallLike) -> None:
+    """A call without `call` is one of a registered intrinsic."""
+    if isinstance(e, syntax.IntrinsicCall):
+        _check_intrinsic(c, e)
 
 
 def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
@@ -68,7 +76,7 @@ def call_into(c: Checker, e: syntax.CallLike, result: ir.Var | None) -> None:
         template = tuple(_template_argument(c, t) for t in e.template_args)
     elif isinstance(e, syntax.IntrinsicCall):
         name, args = e.callee.text, e.args
-        _check_intrinsic(c, e)
+        require_known(c, e)
     else:
         c.unsupported("this call", e.span)
     if name in c.unit.functions:
@@ -91,7 +99,9 @@ def _check_intrinsic(c: Checker, e: syntax.IntrinsicCall) -> None:
         name.startswith(space + "::") for space in c.namespaces
     ):
         return
-    c.fail("CAL10", f"`{name}` is neither declared nor a registered intrinsic", e.span, f"`call {e.span.text}`")
+    close = nearest(name, ("cdiv", *sorted(MATH)))
+    hint = f"did you mean `{close}`?" if close else f"`call {e.span.text}`"
+    c.fail("CAL10", f"`{name}` is neither declared nor a registered intrinsic", e.span, hint)
 
 
 def _template_argument(c: Checker, e: syntax.Expr) -> str | ir.Expr:

@@ -94,6 +94,7 @@ def _scalar_item(c: Checker, s: syntax.ScalarDecl, item: syntax.ScalarItem) -> N
     call = calls.as_call(c, item.value)
     if call is not None:
         if word is None or (word in _CONTROL and not s.mutable):
+            calls.require_known(c, call)
             c.fail(
                 "CAL04",
                 "a call result needs a `mutable` variable with a written type",

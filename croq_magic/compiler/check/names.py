@@ -8,6 +8,7 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.check.context import Checker, Skip, Symbol
 from croq_magic.compiler.check.values import FutureValue, Poison, Value
 from croq_magic.compiler.diagnostics import Note
+from croq_magic.compiler.lexer import MATH
 from croq_magic.compiler.nearest import nearest
 from croq_magic.compiler.source import Span
 
@@ -69,7 +70,8 @@ def _unknown(c: Checker, name: str, span: Span) -> NoReturn:
             span,
             f"`{name}` is a dimension of `{c.unit.dims[name]}`; name it in a parameter of this function",
         )
-    close = nearest(name, (symbol for scope in c.scopes for symbol in scope.symbols))
+    functions = MATH if name.startswith("__") else ()
+    close = nearest(name, (*(symbol for scope in c.scopes for symbol in scope.symbols), *sorted(functions)))
     c.fail("NAM10", f"unknown name `{name}`", span, f"did you mean `{close}`?" if close else None)
 
 

@@ -334,7 +334,8 @@ def _strided(
     ends: dict[ir.Var, ir.Expr] = {v: integers.sub(n, integers.ONE) for v, n in zip(view.coords, extents, strict=True)}
     last, total = substitute(view.offset, ends), integers.product(parent.buffer.shape)
     if not c.clipped and decide(ir.Binary("<", last, total, BOOL)) is False:  # else the accesses are checked
-        message = f"the last element of the view is number {show(last)} of `{name}`, which has {show(total)}"
+        number = show(integers.simplify(last))
+        message = f"the last element of the view is number {number} of `{name}`, which has {show(total)}"
         c.fail("VEW07", message, op.span, "strides count elements, and the origin is multiplied by them")
     return view
 
