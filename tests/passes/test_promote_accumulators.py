@@ -5,8 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 
+import croq_magic as croq
 from croq_magic.compiler import ir
 from croq_magic.compiler.limits import LIMITS
 from croq_magic.compiler.passes.base import Context
@@ -234,3 +236,24 @@ def test_arrays_of_one_thread_are_for_gpus() -> None:
     on_gpu = PromoteAccumulators()(function, Context(limits=LIMITS["sm_80"]))
     assert [b.name for b in _registers(on_gpu)] == ["out_acc"]
     assert PromoteAccumulators()(function, Context(limits=LIMITS["cpu"])) is function
+
+
+def test_threads_meet_around_an_accumulator_that_others_fill_and_read() -> None:
+    program = croq.compile(
+        """__co__ s32 [16, 16] turned(s32 [16, 48] a) {
+  s32 [16, 16] r;
+  parallel b by 1 : block {
+    shared s32 [16, 16] sum {5};
+    foreach step in 3 {
+      l = dma.copy a.chunkat(_, step) => shared;
+      parallel {x, y} by [16, 16] : thread sum.at(x, y) += l.data.at(y, x);
+    }
+    parallel {x, y} by [16, 16] : thread r.at(x, y) = sum.at(y, x);
+  }
+  return r;
+}""",
+        target="emulate",
+    )
+    a = np.arange(16 * 48, dtype=np.int32).reshape(16, 48) % 101
+    # The emulator refuses to run on after a race.
+    assert np.array_equal(program.turned(a), 5 + a.reshape(16, 3, 16).sum(axis=1))
