@@ -468,6 +468,16 @@ class RawKernel:
         self._function(tuple(grid), tuple(block), args, **kwargs)
 
 
+class RawModule:
+    def __init__(self, path: str) -> None:
+        self._module = Module()
+        with open(path, "rb") as file:
+            self._module.load(file.read())
+
+    def get_function(self, name: str) -> Function:
+        return self._module.get_function(name)
+
+
 def set_attribute(function: int, attribute: int, value: int) -> None:
     assert attribute == 8
     if value > _state.gpus[_state.device].shared_bytes:
@@ -515,7 +525,7 @@ def _properties(number: int) -> dict[str, Any]:
 def _module() -> types.ModuleType:
     made = types.ModuleType("cupy")
     made.__version__ = "14.2.0"
-    for name in ("ndarray", "empty", "zeros", "asarray", "from_dlpack", "matmul", "bincount", "RawKernel"):
+    for name in ("ndarray", "empty", "zeros", "asarray", "from_dlpack", "matmul", "bincount", "RawKernel", "RawModule"):
         setattr(made, name, globals()[name])
     made.array = lambda value, dtype=None: value.copy() if isinstance(value, ndarray) else asarray(value, dtype)
     made.asnumpy = lambda value: value.get()
