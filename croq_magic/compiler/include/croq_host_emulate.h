@@ -49,8 +49,7 @@ inline const char* load(module& kernels) {
   }
   char path[64];
   std::snprintf(path, sizeof path, "/proc/self/fd/%d", file);
-  kernels.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  close(file);
+  kernels.library = dlopen(path, RTLD_NOW | RTLD_LOCAL);  // the file stays open: another one must not get its name
   if (!kernels.library) return message("the kernels of the program cannot be loaded: %s", dlerror());
   kernels.anchor = (char* (*)())dlsym(kernels.library, "croq_anchor");
   Dl_info info = {};
@@ -109,6 +108,7 @@ inline const char* launch(module& kernels, const char* name, extents grid, exten
   const std::unique_ptr<croq_report> report(new croq_report());
   croq_emulate_launch wanted = {};
   wanted.run = (croq_kernel_body)dlsym(kernels.library, symbol.c_str());
+  if (!wanted.run) return message("the kernel %s is missing", name);
   wanted.words = words.data();
   wanted.grid = {(uint32_t)grid.x, (uint32_t)grid.y, (uint32_t)grid.z};
   wanted.block = {(uint32_t)block.x, (uint32_t)block.y, (uint32_t)block.z};

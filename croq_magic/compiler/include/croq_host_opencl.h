@@ -8,6 +8,7 @@
 #include "croq_simt.h"
 
 #include <dlfcn.h>
+#include <signal.h>
 #include <unistd.h>
 
 // Where croqtile has found a loader (0) and runtimes that no loader finds by itself (1, separated by ":"). Programs that
@@ -66,6 +67,22 @@ struct device {
   uint64_t type;
   bool generic;
   int rank() const { return (type & kGpu ? 0 : type & kAccelerator ? 2 : type & kCpu ? 4 : 6) + (generic ? 0 : 1); }
+};
+
+// Runtimes that are built on LLVM take the signals of faults and ask for bug reports about programs that abort. While
+// one of these lives, they may; then the signals do again what they did.
+class kept_signals {
+  static constexpr int kSignals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGTRAP, SIGQUIT, SIGSYS};
+  struct sigaction before_[sizeof kSignals / sizeof kSignals[0]];
+
+ public:
+  kept_signals() {
+    for (size_t i = 0; i < sizeof kSignals / sizeof kSignals[0]; ++i) sigaction(kSignals[i], nullptr, &before_[i]);
+  }
+  kept_signals(const kept_signals&) = delete;
+  ~kept_signals() {
+    for (size_t i = 0; i < sizeof kSignals / sizeof kSignals[0]; ++i) sigaction(kSignals[i], &before_[i], nullptr);
+  }
 };
 
 // The device of this process, with a context and one queue, in order.
@@ -282,6 +299,8 @@ inline bool unified() { return opencl::state().unified; }
 inline const char* open(module& kernels) {
   opencl::session& s = opencl::state();
   std::lock_guard<std::mutex> guard(s.lock);
+  if (s.opened && kernels.program) return nullptr;
+  const opencl::kept_signals kept;
   if (!s.opened) {
     s.problem = opencl::start(s, kernels);
     s.opened = true;

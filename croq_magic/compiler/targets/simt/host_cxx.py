@@ -16,6 +16,7 @@ from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.emit_cxx import INDEX, Unsupported, ctype, is_narrow
 from croq_magic.compiler.targets.simt.emission import SimtKernel
 from croq_magic.compiler.types import S64, DType
+from croq_magic.compiler.visit import walk
 
 CALL = "call_"  # the variable that launches go through: no name of the language ends so
 
@@ -41,6 +42,7 @@ class SimtHostFunction(HostFunction):
         self.kernel_checks = checks
         self.stream_type = stream_type
         self.streams: dict[str, str] = {}  # C++ names of stream parameters
+        self.raw: dict[int, str] = {}  # pointers to storage, by the id of the buffer, while they are valid
         self.zeroed = self.entry.zeroed
         self.entry = self.entry._replace(zeroed=False)  # by whoever needs the zeros: host or device
 
@@ -96,7 +98,7 @@ class SimtHostFunction(HostFunction):
     # ------------------------------------------------------------------------------------------------------- storage
 
     def pointer(self, buffer: ir.Buffer) -> str:
-        return f"{self.names.of(buffer)}.at()"
+        return self.raw.get(id(buffer)) or f"{self.names.of(buffer)}.at()"
 
     def _changes(self, view: ir.View) -> None:
         self.line(f"{self.names.of(view.buffer)}.change();")
@@ -109,26 +111,30 @@ class SimtHostFunction(HostFunction):
         if s.init is not None:
             self._changes(views.whole(s.buffer, (integers.ZERO,) * len(s.buffer.slots)))
 
-    def store(self, s: ir.Store) -> None:
-        self._changes(s.view)
-        super().store(s)
-
-    def copy(self, s: ir.Copy) -> None:
-        self._changes(s.dst)
-        super().copy(s)
-
-    def atomic(self, s: ir.Atomic) -> None:
-        self._changes(s.view)
-        super().atomic(s)
-
     # ------------------------------------------------------------------------------------------------------ launches
 
     def statement(self, s: ir.Stmt) -> None:
+        self.at(s.span)
         if isinstance(s, ir.SyncHost):
-            self.at(s.span)
             self.line(f"{CALL}.settle();")
+        elif isinstance(s, (ir.Copy, ir.SpanOp)) and not self.raw:
+            self._on_storage(s, s.dst if isinstance(s, ir.Copy) else s.view)
         else:
+            if isinstance(s, (ir.Store, ir.Atomic)) and id(s.view.buffer) not in self.raw:
+                self._changes(s.view)
             super().statement(s)
+
+    def _on_storage(self, s: ir.Stmt, written: ir.View) -> None:
+        """A statement that is a nest of loops: its buffers are brought to the host before, not for each element."""
+        buffers = {id(node.buffer): node.buffer for node in walk(s) if isinstance(node, ir.View)}
+        with self.block():
+            for key, buffer in buffers.items():
+                name = self.names.fresh(f"{buffer.name}_data")
+                constant, how = ("", "change") if buffer is written.buffer else ("const ", "at")
+                self.line(f"{constant}{ctype(buffer.dtype)}* const {name} = {self.names.of(buffer)}.{how}();")
+                self.raw[key] = name
+            super().statement(s)
+        self.raw.clear()
 
     def launch(self, s: ir.Launch) -> None:
         kernel = self.launches[id(s)]
