@@ -16,7 +16,7 @@ from croq_magic.compiler.targets.simt.host_calls import environment
 from croq_magic.compiler.types import DType
 
 if TYPE_CHECKING:
-    from croq_magic.compiler.targets.simt.host_emit import HostText
+    from croq_magic.compiler.targets.simt.host_text import HostText
 
 _PREFIX = "launch_"
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.targets.simt.device import Device
     from croq_magic.compiler.targets.simt.emission import SimtKernel
-    from croq_magic.compiler.targets.simt.host_emit import HostText
+    from croq_magic.compiler.targets.simt.host_text import HostText
 
 
 class HostProgram:

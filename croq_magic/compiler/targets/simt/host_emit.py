@@ -7,32 +7,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.targets.cpu.checks import CheckSite, Operand
+from croq_magic.compiler.targets.cpu.checks import Operand
 from croq_magic.compiler.targets.cpu.emit import _result_buffer as result_buffer
 from croq_magic.compiler.targets.emit_cxx import Expressions, Unsupported, compute_type
 from croq_magic.compiler.targets.simt.emission import SimtKernel
 from croq_magic.compiler.targets.simt.host_expressions import HostExpressions
+from croq_magic.compiler.targets.simt.host_text import HostText
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL, F32, S32, S64, DType
 from croq_magic.compiler.visit import substitute, walk
-
-
-class HostText(NamedTuple):
-    """The translation of one function. `types` names the element types that the text mentions as `T_...`; `result` is
-    the type of what is returned, "" for nothing; `zeroed`: the result's array must be zero before the call."""
-
-    function: str
-    text: str
-    checks: tuple[CheckSite, ...]
-    types: tuple[str, ...]
-    result: str
-    scalar_result: bool
-    zeroed: bool
 
 
 def host_text(function: ir.Function, kernels: Sequence[SimtKernel], target: str) -> HostText:
