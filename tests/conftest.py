@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-# What a GPU has no instruction for is an error of the program there.
-_REFUSALS = ("MMA01", "MMA06")
+# What errors of a program say that a target has no instruction or no notion for.
+_GPU = ("MMA01", "MMA06")
+_REFUSALS = {"emulate": _GPU, "cuda": _GPU, "opencl": ("UNS01",)}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,8 +40,8 @@ def pytest_configure(config: pytest.Config) -> None:
             return compile_for(source, wanted, arch, **options)
         except CompileError as error:
             codes = {d.code for d in error.diagnostics if d.severity == "error"}
-            if redirected and codes <= set(_REFUSALS):
-                pytest.skip("tensor cores have no instruction of this shape")
+            if redirected and codes <= set(_REFUSALS[target]):
+                pytest.skip(f"not on {target}: {error.diagnostics[0].message}")
             raise
 
     croq_magic.compile = compile

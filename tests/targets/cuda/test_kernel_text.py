@@ -38,8 +38,8 @@ const s32* __restrict__ rhs, s32* __restrict__ output) {
       const int i0 = i / 4;
       *(uint4*)&lhs_load[i0 * 16 + i1 * 4] = *(const uint4*)&lhs[px * 4096 + i0 * 256 + tile_k * 16 + i1 * 4];
     }
-    if (thread < 64) {
-      const int i = thread;
+    if (thread >= 64 && thread < 128) {
+      const int i = thread - 64;
       const int i1 = i % 4;
       const int i0 = i / 4;
       *(uint4*)&rhs_load[i0 * 16 + i1 * 4] = *(const uint4*)&rhs[tile_k * 4096 + i0 * 256 + py * 16 + i1 * 4];

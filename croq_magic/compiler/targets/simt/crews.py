@@ -15,6 +15,7 @@ from croq_magic.compiler.targets.simt.threads import Selection, Threads, select,
 from croq_magic.compiler.types import S32, S64
 
 Level = ir.Level
+LANES = 32
 MAX_UNROLL = 16  # steps of a crew that are written out by the compiler
 
 
@@ -42,6 +43,7 @@ class Crews(Guards):
         self.uses_thread = False
         self._made = 0  # index variables of the emitter, whose names in the IR must differ
         self._elected: str | None = None  # the condition that is open
+        self._busy = 0  # threads of the block that have taken part in something since the last barrier
 
     # -------------------------------------------------------------------------------------------------- the place
 
@@ -186,9 +188,9 @@ class Crews(Guards):
         made.append(linear)
         name = self.names.of(linear)
         if total is not None and size is not None and total <= size:
-            head = f"if ({crew.number} < {total})" if total < size else ""
+            head, number = self._part(crew, total, size)
             with self.block(head):
-                self.line(f"const int {name} = {crew.number};")
+                self.line(f"const int {name} = {number};")
                 yield self._decoded(linear, extents, wanted, made)
             self._release(made)
             return
@@ -199,6 +201,20 @@ class Crews(Guards):
         with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
             yield self._decoded(linear, extents, wanted, made)
         self._release(made)
+
+    def _part(self, crew: Crew, total: int, size: int) -> tuple[str, str]:
+        """The condition that chooses `total` threads of a crew, and their number: the next warps of the block that have
+        had nothing to do since the last barrier, where there are enough."""
+        if total == size:
+            return "", crew.number
+        if crew.number != "thread":
+            return f"if ({crew.number} < {total})", crew.number
+        first = self._busy if self._busy + total <= size else 0
+        self._busy = first + -(-total // LANES) * LANES
+        if first == 0:
+            return f"if (thread < {total})", "thread"
+        low, high = f"thread >= {first}", f"thread < {first + total}"
+        return f"if ({low})" if first + total == size else f"if ({low} && {high})", f"thread - {first}"
 
     def _fits_axes(self, extents: Sequence[ir.Expr]) -> bool:
         """Whether rows of places are rows of threads: then positions in the block are coordinates as they are."""
@@ -283,6 +299,7 @@ class Crews(Guards):
 
     def meet(self, text: str) -> None:
         """A barrier, unless the same one stands directly before."""
+        self._busy = 0
         if not self.lines or self.lines[-1].strip() != text:
             self.line(text)
 
