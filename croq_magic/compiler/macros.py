@@ -64,6 +64,13 @@ class _Wrapped:
             self.type = "CPP_INTEGER" if re.fullmatch(r"(0[xX][\da-fA-F]+|\d+)[uUlL]*", token.text) else "CPP_FLOAT"
 
 
+MAX_TOKENS = 50_000  # that macros may become over all rounds, and as many for every thousand tokens of the text
+
+
+class _TooMany(Exception):
+    """Macros whose uses of each other grow beyond every measure."""
+
+
 class Expander(pcpp.Preprocessor):  # type: ignore[misc]
     """Holds the macros that are defined at one place of the text."""
 
@@ -75,6 +82,15 @@ class Expander(pcpp.Preprocessor):  # type: ignore[misc]
         self.expand_linemacro = self.expand_countermacro = False
         self._current: Sequence[Token] = ()
         self._failure: str | None = None
+        self._work = 0
+
+    def expand_macros(self, tokens: list[Any], expanding_from: list[str] | None = None) -> list[Any]:
+        """pcpp's, which calls itself for every macro in a body; its work is limited."""
+        self._work += len(tokens)
+        if self._work > MAX_TOKENS * (1 + len(self._current) / 1000):
+            raise _TooMany
+        expanded: list[Any] = super().expand_macros(tokens, expanding_from or [])
+        return expanded
 
     def add(self, macro: Macro) -> None:
         self.definitions[macro.name] = macro
@@ -104,7 +120,13 @@ class Expander(pcpp.Preprocessor):  # type: ignore[misc]
                 return list(tokens)
         own = {id(token) for token in tokens}
         self._current = tokens
-        expanded: list[Any] = self.expand_macros([_Wrapped(token, at) for at, token in enumerate(tokens)])
+        self._work = 0
+        try:
+            expanded = self.expand_macros([_Wrapped(token, at) for at, token in enumerate(tokens)])
+        except _TooMany:
+            name = tokens[used[0]].text
+            self._error(tokens[used[0]], f"`{name}` and what it uses become more than {MAX_TOKENS:,} tokens", "PRE07")
+            return list(tokens)
         result = []
         for wrapped in expanded:
             if not isinstance(wrapped, _Wrapped) or wrapped.value == " ":
@@ -119,7 +141,7 @@ class Expander(pcpp.Preprocessor):  # type: ignore[misc]
 
     def evaluate(self, tokens: Sequence[Token]) -> tuple[bool, str | None]:
         """The truth of a condition, and what is wrong with it if anything is."""
-        self._current, self._failure = tokens, None
+        self._current, self._failure, self._work = tokens, None, 0
         value: Any = 0
         if not tokens:
             return False, "the condition is missing"

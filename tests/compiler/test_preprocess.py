@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import numpy as np
@@ -308,3 +309,23 @@ def test_a_quoted_include_that_is_not_found() -> None:
     assert (found.code, found.severity, found.span.line) == ("PRE08", "warning", 6)
     assert found.message == "the file `nope.h` is not found; what it defines is missing"
     assert found.hint == f"looked for in {Path.cwd()}"
+
+
+@pytest.mark.parametrize(
+    ("definitions", "use"),
+    [
+        ("#define A0 n\n" + "".join(f"#define A{i} A{i - 1}+A{i - 1}\n" for i in range(1, 40)), "A39"),
+        ("#define D(x) x+x\n", "D(" * 40 + "n" + ")" * 40),
+    ],
+)
+def test_macros_that_grow_beyond_measure(definitions: str, use: str) -> None:
+    began = time.perf_counter()
+    _, (found,) = read(definitions + body(f"x = {use};"))
+    assert (found.code, found.span.text) == ("PRE07", use[: use.find("(")] if "(" in use else use)
+    assert time.perf_counter() - began < 10  # without a limit: years
+
+
+def test_macros_that_grow_with_the_text() -> None:
+    lines = "".join(f"x{i} = A8;\n" for i in range(400))
+    definitions = "#define A0 1\n" + "".join(f"#define A{i} A{i - 1}+A{i - 1}\n" for i in range(1, 5))
+    assert not read(definitions + body(lines.replace("A8", "A4")))[1]

@@ -16,12 +16,13 @@ Pending = tuple[FutureValue | OperationValue, bool]
 def pending(c: Checker) -> list[Pending]:
     """The futures that are visible and not waited on, each with whether a loop runs between it and here."""
     found: list[Pending] = []
-    for at, scope in enumerate(c.scopes):
-        repeated = any(inner.kind in _LOOPS for inner in c.scopes[at + 1 :])
+    repeated = False
+    for scope in reversed(c.scopes):
         for symbol in scope.symbols.values():
             value = symbol.value
             if isinstance(value, (FutureValue, OperationValue)) and value.token is not None and value.waited is None:
                 found.append((value, repeated))
+        repeated |= scope.kind in _LOOPS
     return found
 
 
