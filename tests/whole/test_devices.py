@@ -15,6 +15,7 @@ import croq_magic as croq
 from croq_magic import run
 from croq_magic.compiler import whole
 from croq_magic.compiler.source import Source
+from croq_magic.errors import CompileError
 
 SEEDS = Path(__file__).parents[1] / "programs" / "seeds"
 # One of every kind: launches in a host loop, in-out, half precision, symbolic extents, atomics.
@@ -207,3 +208,18 @@ def test_opencl_programs_run_in_an_empty_environment(tmp_path: Path) -> None:
     whole.build(whole.transpile(source, "opencl"), tmp_path / "program")
     kept = {name: os.environ[name] for name in ("LD_LIBRARY_PATH",) if name in os.environ}
     assert whole.run(tmp_path / "program", environment=kept).stdout == "Test Passed\n\n"
+
+
+def test_what_the_opencl_compiler_refuses_is_said_before_the_program_runs() -> None:
+    from whole.devices import MISSING
+
+    if MISSING["opencl"]:
+        pytest.skip(MISSING["opencl"])
+    source = """__cok__ {
+  int f(int x) { return missing + x; }
+}
+__co__ void g(s32 [4]& x) { parallel p by 4 { mutable s32 v = call f(x.at(p)); x.at(p) = v; } }
+int main() {}
+"""
+    with pytest.raises(CompileError, match=r"cell:2:\d+: error: .*undeclared identifier .missing."):
+        croq.run_program(source, target="opencl")

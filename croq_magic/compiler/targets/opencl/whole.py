@@ -17,12 +17,13 @@ from croq_magic.compiler.targets.cpu import toolchain
 from croq_magic.compiler.targets.cpu.whole import CpuHost
 from croq_magic.compiler.targets.emit_cxx import cxx_string
 from croq_magic.compiler.whole.host import HostCode, Kind
-from croq_magic.errors import TargetError
+from croq_magic.errors import CompileError, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.opencl import OpenclTarget
+    from croq_magic.compiler.whole.program import WholeProgram
 
 HEADER = "croq_host_opencl.h"
 _BEGINS = "// ---- The device's file begins: OpenCL C, which the device's compiler builds when the program runs ----"
@@ -64,6 +65,26 @@ class OpenclHost(CpuHost):
 
     def link_command(self, objects: Sequence[str], output: str) -> list[str]:
         return [*super().link_command([*objects, str(_places())], output), "-ldl"]
+
+    def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
+        """None; but device text of the program is compiled, so that what is wrong with it is said here and not when the
+        program runs. CompileError (CXX01)."""
+        from croq_magic.compiler.targets.opencl import build, complaints, foreign
+        from croq_magic.compiler.targets.simt.emission import SimtEmission
+
+        pieces = foreign.pieces(program.unit)
+        if not pieces or not program.code.device:
+            return ()
+        try:
+            build.program(self.device.device, program.code.device, "whole program")
+        except build.CompilationFailed as failure:
+            emission = SimtEmission(program.code.device, (), (), source=program.source, verbatim=pieces)
+            found = complaints.diagnostics(failure.output, emission, self.device.features)
+            if found:
+                raise CompileError(found) from None
+            text = f"the OpenCL compiler refuses generated code, please report this:\n{failure.output}"
+            raise TargetError(text) from None
+        return ()
 
     def runtime_objects(self) -> Sequence[Path]:
         return ()  # croq_alone.h is enough
