@@ -17,7 +17,7 @@ from croq_magic.errors import CheckError
 from croq_magic.program import Program
 
 BARRIER = re.compile(
-    r"__sync(threads|warp)\(\);|croq_mbarrier_wait\([^;]*\);|croq_async_wait<\d+>\(\);|croq_grid_sync\([^;]*\);"
+    r"__sync(threads|warp)\([^;]*\);|croq_bar_sync\([^;]*\);|croq_mbarrier_wait\([^;]*\);|croq_async_wait<\d+>\(\);|croq_grid_sync\([^;]*\);"
 )
 
 

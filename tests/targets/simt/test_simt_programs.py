@@ -132,6 +132,24 @@ def test_compressed_tiles(target: str) -> None:
         run(target, text, x, v, p)
 
 
+@each_target
+def test_results_of_atomics_of_a_block_in_a_loop(target: str) -> None:
+    """One thread adds, all get the value of their turn."""
+    x = integers(64)
+    text = """__co__ s32 [64] f(s32 [64] x) {
+      s32 [64] r;
+      parallel b by 1 : block {
+        shared s32 [2] t {3};
+        foreach k in 5 {
+          mutable s32 old = __atomic_add(t.at(1), 4);
+          parallel p by 64 : thread { r.at(p) += old * x.at(p); }
+        }
+      }
+      return r;
+    }"""
+    np.testing.assert_array_equal(run(target, text, x), x * sum(range(3, 23, 4)))
+
+
 REFUSED = {
     "statements above blocks": (
         "__co__ void f(s32 [8]& x) {\n parallel c by 2 : cluster {\n  x.at(c + 4) = 1;\n"

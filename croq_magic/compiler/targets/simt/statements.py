@@ -29,6 +29,7 @@ class Statements(Crews):
     """Emits statements; a subclass knows about storage, events and the kernel itself."""
 
     taken: set[str]  # names of the IR that may not be given again
+    loops = 0  # of the program around the place
 
     def declare_storage(self, s: ir.Declare) -> None:
         raise NotImplementedError
@@ -256,7 +257,8 @@ class Statements(Crews):
             self.line(f"{slot} = {name};")
         self.join(self.level, None)
         self.line(f"{name} = {slot};")
-        self.join(self.level, None)
+        if self.loops:  # the next turn writes it again
+            self.join(self.level, None)
 
     def is_defined(self, var: ir.Var) -> bool:
         raise NotImplementedError
@@ -292,8 +294,10 @@ class Statements(Crews):
         kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
         step = f"++{name}" if s.step == 1 else f"{name} += {s.step}"
         self.instance.append(s.var)
+        self.loops += 1
         with self.block(f"for ({kind} {name} = {self.expressions.index(s.start)}; {name} < {stop}; {step})"):
             self.body(s.body)
+        self.loops -= 1
         self.instance.pop()
 
     def _bound(self, s: ir.For) -> str:
@@ -332,8 +336,10 @@ class Statements(Crews):
         return ""
 
     def while_loop(self, s: ir.While) -> None:
+        self.loops += 1
         with self.block(f"while ({self.expressions.value(s.condition)})"):
             self._under(s.condition, s.body)
+        self.loops -= 1
 
     def scope(self, s: ir.Scope) -> None:
         with self.block():
