@@ -86,7 +86,7 @@ def forms() -> croq.Program:
 
 def _form(number: int, name: str) -> Any:
     racing = name == "anonymous"  # all its threads store everything
-    return pytest.param(number, id=name, marks=[pytest.mark.races] if racing else [])
+    return pytest.param(number, id=name, marks=[pytest.mark.cpu_only] if racing else [])
 
 
 @pytest.mark.parametrize("number", [_form(number, name) for number, name in enumerate(FORMS)])

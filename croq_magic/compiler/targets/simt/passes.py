@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from croq_magic.compiler.passes.base import Pass
 from croq_magic.compiler.passes.guard_ends import GuardEnds
 from croq_magic.compiler.passes.lower_compression import LowerCompression
+from croq_magic.compiler.passes.renew_joins import RenewJoins
 from croq_magic.compiler.passes.share_fragments import ShareFragments
 from croq_magic.compiler.passes.spread_blocks import SpreadBlocks
 from croq_magic.compiler.passes.widen_blocks import WidenBlocks
@@ -17,6 +18,6 @@ def simt_passes(processor: bool = False) -> Sequence[Pass]:
     storage, and threads that end early stay for barriers. A `processor` runs the threads of a block one after the
     other, so there one is enough."""
     spread = SpreadBlocks(work=1) if processor else SpreadBlocks()
-    passes: tuple[Pass, ...] = (LowerCompression(host=True), spread, WidenBlocks())
+    passes: tuple[Pass, ...] = (RenewJoins(), LowerCompression(host=True), spread, WidenBlocks())
     passes = (*passes, ShareFragments(), GuardEnds())
     return tuple(p for p in passes if not (processor and isinstance(p, WidenBlocks)))
