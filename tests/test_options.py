@@ -114,9 +114,9 @@ def test_expressions_see_the_notebook() -> None:
 
 
 def test_a_name_is_given_once() -> None:
-    with pytest.raises(OptionError, match="^-b x is given twice: x=a and x=b$"):
+    with pytest.raises(OptionError, match=r"^-b x is given twice: x=a and x=b$"):
         options.parse("-b x=a -b y=a -b x=b")
-    with pytest.raises(OptionError, match="^-D N is given twice: N=1 and N=2$"):
+    with pytest.raises(OptionError, match=r"^-D N is given twice: N=1 and N=2$"):
         options.parse("-D N -D N=2")
     assert options.parse("-b x=a -D x=2").bindings == [("x", "a")]
 

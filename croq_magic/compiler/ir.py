@@ -451,8 +451,8 @@ class Assert(Stmt):
 
 @identity_node
 class CxxText(Stmt):
-    """C++ of the user. `views` are whole buffers that it names, `scalars` variables (`Var`), with names that are those of
-    C++ too. The latter are no part of the tree: nothing can stand in their place."""
+    """C++ of the user. `views` are whole buffers that it names, `scalars` variables (`Var`), with names that are those
+    of C++ too. The latter are no part of the tree: nothing can stand in their place."""
 
     text: str
     views: tuple[View, ...] = ()

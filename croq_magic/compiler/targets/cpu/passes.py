@@ -10,8 +10,8 @@ from croq_magic.compiler.passes.drop_fills import DropFills
 from croq_magic.compiler.passes.drop_zeroing import DropZeroing
 from croq_magic.compiler.passes.form_meetings import FormMeetings
 from croq_magic.compiler.passes.hoist_fragments import HoistFragments
-from croq_magic.compiler.passes.lower_compression import LowerCompression
 from croq_magic.compiler.passes.interleave_roles import InterleaveRoles
+from croq_magic.compiler.passes.lower_compression import LowerCompression
 from croq_magic.compiler.passes.lower_fragments import LowerFragments
 from croq_magic.compiler.passes.narrow_regions import NarrowRegions
 from croq_magic.compiler.passes.order_loops import OrderLoops
