@@ -11,7 +11,7 @@ from croq_magic.compiler import ir, views
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.insert_joins import InsertJoins
 from croq_magic.compiler.text import format_body, format_function
-from croq_magic.compiler.types import S32
+from croq_magic.compiler.types import BOOL, S32
 from tests.ir_builders import (
     BLOCK,
     THREAD,
@@ -177,6 +177,33 @@ def test_conditions_join_before_and_after() -> None:
     assert lines[3] == "barrier block  // tile written"
     assert lines[4] == "if true {"
     assert lines[9] == "barrier block  // before tile is rewritten"
+
+
+def test_what_a_condition_reads_is_not_written_before_all_have_looked() -> None:
+    below = ir.Binary("<", at(tile, const(0)), const(5), BOOL)
+    more = store(tile, (const(0),), const(9))
+    rest = threads(store(out, (t,), const(1)))
+    assert joined([ir.If(below, (more,), (more,)), rest]).splitlines()[:7] == [
+        "if tile[0] < 5 {",
+        "  barrier block  // before tile is rewritten",
+        "  tile[0] = 9",
+        "} else {",
+        "  barrier block  // before tile is rewritten",
+        "  tile[0] = 9",
+        "}",
+    ]
+    assert joined([ir.While(below, (more,)), rest]).count("barrier") == 2
+
+
+def test_condition_of_a_loop_that_may_skip_its_end_is_joined_too() -> None:
+    below = ir.Binary("<", at(tile, const(0)), const(5), BOOL)
+    skip = ir.If(ir.Binary("<", ir.Var("v", S32), const(1), BOOL), (ir.Continue(),))
+    rest = threads(store(out, (t,), const(1)))
+    lines = joined([ir.While(below, (store(tile, (const(0),), const(9)), skip)), rest]).splitlines()
+    assert lines[0] == "while true {"
+    assert lines[1].startswith("  barrier block")
+    assert lines[2] == "  if !(tile[0] < 5) {"
+    assert lines[5].startswith("  barrier block")
 
 
 def test_loop_of_one_iteration_has_no_next_one() -> None:

@@ -22,6 +22,7 @@ from croq_magic.compiler.passes.accesses import Access, Mode, Who, of_statement,
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.map_limits import threads_per_block
 from croq_magic.compiler.passes.structure import bodies, ends, map_kernels, map_regions
+from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
 
 Level = ir.Level
@@ -98,10 +99,12 @@ class _Joiner:
             region = dataclasses.replace(region, body=flow.body)
         return region, _merge(touched)
 
-    def body(self, body: ir.Body) -> _Flow:
+    def body(self, body: ir.Body, before: Accesses = ()) -> _Flow:
+        """Statements with their joins. `before` is what the condition or the bounds in front of them read: it is done by
+        every thread, so that none may write it before all have looked."""
         out: list[ir.Stmt] = []
         first: Accesses = ()
-        pending: Accesses = ()
+        pending: Accesses = before
         passed = waited = False
         changed = False
         for statement in body:
@@ -136,7 +139,7 @@ class _Joiner:
                 touched = _merge(own, touched)
                 return _Flow((region,), touched, touched)
             case ir.If():
-                then, other = self.body(s.then), self.body(s.other)
+                then, other = self.body(s.then, own), self.body(s.other, own)
                 barrier = then.barrier and other.barrier
                 last = _merge(() if barrier else own, then.last, other.last)
                 first = _merge(own, then.first, other.first)
@@ -152,8 +155,12 @@ class _Joiner:
                 return _Flow((s,), own, own)
 
     def loop(self, s: ir.For | ir.While, own: Accesses) -> _Flow:
-        flow = self.body(s.body)
+        if isinstance(s, ir.While) and _leaves_early(s.body) and self.conflict(self.everything(s.body), own):
+            # Iterations that end early meet no barrier at the end: the condition goes where one can stand before it.
+            stop = ir.If(ir.Unary("!", s.condition, BOOL), (ir.Break(span=s.span),), span=s.span)
+            return self.loop(dataclasses.replace(s, condition=ir.TRUE, body=(stop, *s.body)), ())
         again = own if isinstance(s, ir.While) else ()
+        flow = self.body(s.body, own)
         body, last, barrier = flow.body, flow.last, flow.barrier
         need = None if _once(s) else self.conflict(flow.last, _merge(again, flow.first), next_iteration=True)
         early = _leaves_early(s.body)

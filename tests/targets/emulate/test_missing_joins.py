@@ -119,6 +119,18 @@ PROGRAMS = {
         (BLOCK, "croq_mbarrier_wait"),
         lambda x: np.concatenate([x[31::-1], np.zeros(32)]),
     ),
+    "a condition on what its branch writes": Cell(
+        "parallel b by 1 : block { shared s32 [1] t {-99};\n if (t.at(0) < x.at(5)) t.at(0) = x.at(5);\n"
+        " parallel p by 64 : thread { r.at(p) = t.at(0) + p; } }",
+        (BLOCK, BLOCK, BLOCK),
+        lambda x: x[5] + np.arange(64),
+    ),
+    "a loop until what it writes is reached": Cell(
+        "parallel b by 1 : block { shared s32 [1] t {0};\n while (t.at(0) < 3) t.at(0) = t.at(0) + 1;\n"
+        " parallel p by 64 : thread { r.at(p) = t.at(0) + x.at(p); } }",
+        (BLOCK, BLOCK, BLOCK),
+        lambda x: x + 3,
+    ),
     "a barrier of all blocks": Cell(
         "parallel b by 64 : block <cooperative> { r.at(b) = x.at(b) * 2;\n sync.barrier : block;\n"
         " mutable s32 v = r.at(63 - b);\n sync.barrier : block;\n r.at(b) = v; }",
