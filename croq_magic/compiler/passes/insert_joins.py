@@ -100,8 +100,8 @@ class _Joiner:
         return region, _merge(touched)
 
     def body(self, body: ir.Body, before: Accesses = ()) -> _Flow:
-        """Statements with their joins. `before` is what the condition or the bounds in front of them read: it is done by
-        every thread, so that none may write it before all have looked."""
+        """Statements with their joins. `before` is what the condition or the bounds in front of them read:
+        every thread does that, so that none may write it before all have looked."""
         out: list[ir.Stmt] = []
         first: Accesses = ()
         pending: Accesses = before
