@@ -52,7 +52,8 @@ def _threads_of_unit(unit: ir.Region, context: Context | None) -> int | None:
     if context is not None:
         _check_agreement(known, context)
     if needs:
-        return known[0][1] if known else None
+        most = max((count for _, count in known), default=None)
+        return None if most == 1 and len(known) < len(needs) else most  # one thread is a promise: none to wait for
     return LANES.get(unit.level, 1) if unit.level is not None else 1
 
 
