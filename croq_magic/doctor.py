@@ -15,9 +15,10 @@ _LABEL = 10
 
 
 def report() -> str:
-    """Version, target, compiler, cache, GPU and what belongs to it, one line each."""
+    """Version, packages, target, compiler, cache, GPU and what belongs to it, one line each."""
     facts = {
-        "croq_magic": f"{__version__} ({', '.join(_versions())})",
+        "croq_magic": f"{__version__}, Python {platform.python_version()}",
+        "packages": ", ".join(_versions()),
         "system": f"{platform.system()} {platform.machine()}, {_processor()}",
         "target": _target(),
         "compiler": _compiler(),
@@ -30,7 +31,7 @@ def report() -> str:
 
 def _versions() -> list[str]:
     names = ("ipython", "ipykernel", "numpy", "ml_dtypes", "lark", "islpy", "matplotlib")
-    found = [f"Python {platform.python_version()}"]
+    found = []
     for name in names:
         try:
             found.append(f"{name} {importlib.metadata.version(name)}")

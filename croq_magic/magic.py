@@ -15,7 +15,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
-from traitlets import Bool, Enum, Unicode
+from traitlets import Bool, Enum, Unicode, observe
 
 from croq_magic import options, warm
 from croq_magic.cells import CellIndex
@@ -42,6 +42,13 @@ class CroqtileMagics(Magics):
     checks = Enum(options.CHECK_LEVELS, "auto", help="Run-time checks of cells without --checks.").tag(config=True)
     show = Unicode("", help="Figures that every cell draws: tiling, mapping, or both with a comma.").tag(config=True)
     time = Bool(False, help="Whether every cell prints how long compiling and running took.").tag(config=True)
+    theme = Enum(("light", "dark"), "light", help="Colours of figures: light, dark.").tag(config=True)
+
+    @observe("theme")
+    def _theme_changed(self, change: dict[str, str]) -> None:
+        from croq_magic.viz import theme
+
+        theme.set_default(change["new"])
 
     def __init__(self, shell: InteractiveShell, **kwargs: Any) -> None:
         super().__init__(shell, **kwargs)

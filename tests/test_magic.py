@@ -299,6 +299,19 @@ def test_show_draws_figures(shell: InteractiveShell, run: Any, monkeypatch: Any)
     assert hasattr(shown[0], "figure") and shown[0].text
 
 
+def test_the_theme_of_figures_is_a_setting(shell: InteractiveShell, run: Any, monkeypatch: Any) -> None:
+    shown: list[Any] = []
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    try:
+        shell.run_line_magic("config", 'CroqtileMagics.theme = "dark"')
+        run("--show tiling", ADD)
+    finally:
+        shell.run_line_magic("config", 'CroqtileMagics.theme = "light"')
+    run("--show tiling", ADD)
+    dark, light = (sum(figure.figure.get_facecolor()[:3]) for figure in shown)
+    assert dark < 0.5 and light > 2.5
+
+
 def test_help_is_the_declaration(shell: InteractiveShell, run: Any, capsys: Any) -> None:
     run("--help", "anything")
     assert "usage: %%croqtile [-o NAME]" in capsys.readouterr().out
@@ -308,8 +321,9 @@ def test_help_is_the_declaration(shell: InteractiveShell, run: Any, capsys: Any)
 def test_doctor(shell: InteractiveShell, capsys: Any) -> None:
     shell.run_line_magic("croqtile", "")
     lines = capsys.readouterr().out.splitlines()
-    assert [line.split()[0] for line in lines] == ["croq_magic", "system", "target", "compiler", "cache", "gpu", "cuda"]
-    assert croq.__version__ in lines[0] and "numpy" in lines[0]
+    names = ["croq_magic", "packages", "system", "target", "compiler", "cache", "gpu", "cuda"]
+    assert [line.split()[0] for line in lines] == names
+    assert croq.__version__ in lines[0] and "numpy" in lines[1]
 
 
 def test_loading_twice_and_unloading(shell: InteractiveShell) -> None:

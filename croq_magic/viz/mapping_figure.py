@@ -111,7 +111,12 @@ def _hardware(canvas: Canvas, launch: dict[str, Any], y: float, entries: Entries
             canvas.line([(start, middle), (bend, middle), (bend, y + tall / 2), (HARDWARE, y + tall / 2)], edge, 1.0)
         y += tall + 0.12
     text = launch_text(launch)
-    for i, words_line in enumerate(wrap(text, WIDTH - MARGIN - HARDWARE, TITLE)):
+    room = WIDTH - MARGIN - HARDWARE
+    lines = wrap(text, room, TITLE)
+    if len(lines) > 1:  # the sum as a whole goes to the second line
+        factors, _, total = text.partition(" = ")
+        lines = [*wrap(factors, room, TITLE), *wrap(f"= {total}", room, TITLE)]
+    for i, words_line in enumerate(lines):
         canvas.text(HARDWARE, y + 0.1 + 0.16 * i, words_line, NORMAL, bold=True)
         y += 0.16 if i else 0.0
     return y + 0.15

@@ -90,10 +90,21 @@ DARK = Theme(
 )
 TITLE, NORMAL, SMALL = 9.5, 8.0, 7.0  # points
 
+_standing = LIGHT
+
+
+def set_default(name: str) -> None:
+    """Makes "light" or "dark" what "auto" stands for from now on."""
+    global _standing
+    _standing = choose(name)
+
 
 def choose(name: str) -> Theme:
-    """ "light" and "dark" as they say; "auto" is light, which its card keeps legible on a dark page too."""
-    themes = {"light": LIGHT, "auto": LIGHT, "dark": DARK}
+    """ "light" and "dark" as they say; "auto" is light unless `set_default` has said otherwise.
+
+    A page does not tell its own theme; the opaque card keeps a light figure legible on a dark page too.
+    """
+    themes = {"light": LIGHT, "auto": _standing, "dark": DARK}
     if name not in themes:
         raise ValueError(f'theme must be "light", "dark" or "auto", not {name!r}')
     return themes[name]

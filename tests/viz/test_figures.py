@@ -109,6 +109,26 @@ def test_colours_can_be_told_apart_without_hue(style: theme.Theme) -> None:
         assert theme.contrast(style.on(ramp[0]), ramp[0]) > 7  # the ground of program text
 
 
+def test_auto_is_the_theme_of_the_settings() -> None:
+    try:
+        theme.set_default("dark")
+        assert theme.choose("auto") is theme.DARK and theme.choose("light") is theme.LIGHT
+        drawn = viz.tiling(build.saxpy()).figure.get_facecolor()
+        assert drawn == viz.tiling(build.saxpy(), theme="dark").figure.get_facecolor()
+    finally:
+        theme.set_default("light")
+    assert theme.choose("auto") is theme.LIGHT
+    assert viz.tiling(build.saxpy()).figure.get_facecolor() != drawn
+
+
+@pytest.mark.parametrize("size", [(16, 16, 16), (64, 128, 64), (4096, 4096, 8192)])
+def test_the_sum_of_threads_is_not_broken(size: tuple[int, int, int]) -> None:
+    figure = viz.mapping(build.matmul_dma(*size)).figure
+    texts = [text.get_text().replace("\u00a0", " ") for text in figure.axes[0].texts]
+    total = f"{size[0] * size[2]:,} threads"
+    assert any(text.endswith(f"= {total}") for text in texts), texts
+
+
 def test_an_unknown_theme() -> None:
     with pytest.raises(ValueError, match='must be "light", "dark" or "auto"'):
         viz.tiling(build.saxpy(), theme="blue")

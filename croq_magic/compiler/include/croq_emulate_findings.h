@@ -82,7 +82,7 @@ struct describer {
                verb(f.other_access) + "it" + at(f.other_site) + ", with no barrier between" + times();
       case CROQ_FOUND_OUTSIDE: return who() + verb(f.access) + beyond() + at(f.site) + times();
       case CROQ_FOUND_UNINITIALISED:
-        return who() + " reads " + place() + ", which nobody in the block has written" + at(f.site) + times();
+        return who() + " reads " + place() + at(f.site) + ", but nobody in the block has written it" + times();
       case CROQ_FOUND_DIVERGENT:
         return "divergent barrier: " + who() + " waits" + at(f.site) + ", but " + who(true) + " at the barrier" +
                at(f.other_site) + times();
@@ -95,10 +95,19 @@ struct describer {
         return who() + verb(f.access) + place() + at(f.site) + " while an asynchronous copy of " + who(true) +
                at(f.other_site) + " may still write it: wait for the copy first" + times();
       case CROQ_FOUND_MASK:
+        if (f.details[0] == 2)
+          return who() + " asks lane " + std::to_string(f.details[1]) + " of its warp" + at(f.site) +
+                 ", which has ended or never was" + times();
         return "lanes of one warp meet in different operations: " + who() + at(f.site) + ", " + who(true) +
                at(f.other_site);
       case CROQ_FOUND_BARRIER: return who() + " uses a barrier that is not there" + at(f.site);
+      case CROQ_FOUND_ELEMENT:
+        return who() + " uses element " + std::to_string(f.details[0]) + " of an array of " +
+               std::to_string(f.details[1]) + at(f.site) + times();
       case CROQ_FOUND_ALIGNMENT:
+        if (f.details[2])
+          return who() + verb(f.access) + std::to_string(f.size) + " bytes at once" + at(f.site) +
+                 ", but the address is not a multiple of that" + times();
         return who() + " copies " + std::to_string(f.size) + " bytes asynchronously" + at(f.site) +
                ", but an address is not a multiple of that" + times();
       default: return who() + " stops the kernel" + at(f.site);

@@ -39,9 +39,10 @@ struct s6 {
 // and infinity saturate, or of infinity where the format has it; `kNan` is what a NaN becomes.
 template <int kExponent, int kMantissa, int kLargest, int kNan>
 struct small_float {
-  static constexpr int bias = (1 << (kExponent - 1)) - 1, sign_bit = kExponent + kMantissa;
-  static constexpr uint32_t magnitude_bits = (1u << sign_bit) - 1;
-  static constexpr bool has_infinity = kExponent == 5, has_nan = kNan > kLargest;
+  // Not static members: NVRTC would put those into every module as variables.
+  enum : int { bias = (1 << (kExponent - 1)) - 1, sign_bit = kExponent + kMantissa };
+  enum : uint32_t { magnitude_bits = (1u << sign_bit) - 1 };
+  enum : bool { has_infinity = kExponent == 5, has_nan = (kNan > kLargest) };
   uint8_t bits;
   small_float() = default;
   // To nearest, ties to even.

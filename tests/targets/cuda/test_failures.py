@@ -294,6 +294,19 @@ def test_code_is_shown_without_a_gpu(shell: InteractiveShell, capsys: Any, form:
     np.testing.assert_array_equal(shell.user_ns["r"], np.arange(5) * 2)
 
 
+@pytest.mark.parametrize("target", ["", "-t cpu"])
+def test_an_architecture_is_that_of_the_code_which_is_shown(
+    shell: InteractiveShell, capsys: Any, monkeypatch: pytest.MonkeyPatch, target: str
+) -> None:
+    monkeypatch.setattr(base, "why_not_gpu", lambda: detect.Problem("there is none", no_gpu=True))
+    shell.user_ns["v"] = np.arange(5, dtype=np.int32)
+    shell.run_cell_magic("croqtile", f"{target} --emit ptx -a sm_75 -o r", TWICE)
+    assert ".target sm_75" in capsys.readouterr().out
+    np.testing.assert_array_equal(shell.user_ns["r"], np.arange(5) * 2)
+    with pytest.raises(croq.TargetError, match="there is no architecture `sm_35`"):
+        shell.run_cell_magic("croqtile", f"{target} --emit ptx -a sm_35", TWICE)
+
+
 def test_c_output_is_shown_in_the_cell(capsys: Any) -> None:
     import ctypes
 
@@ -304,6 +317,6 @@ def test_c_output_is_shown_in_the_cell(capsys: Any) -> None:
 
 def test_the_report_names_all_versions(cupy: Any) -> None:
     lines = doctor.report().splitlines()
-    assert "auto is cuda" in lines[2]
+    assert "auto is cuda" in lines[3]
     assert lines[-2].endswith("Emulated GPU (sm_90, compiled for sm_90a)")
     assert "CuPy 14.2.0 for CUDA 13.0" in lines[-1] and "NVRTC" in lines[-1] and "driver" in lines[-1]

@@ -69,6 +69,35 @@ def test_a_stray_access_in_the_cells_own_function() -> None:
     assert "cell:2: return x[i + 1];" in text
 
 
+def test_findings_stand_at_the_line_of_the_access() -> None:
+    source = """\
+__co__ s32 [64] turn(s32 [64] x) {
+  s32 [64] y;
+  parallel b by 1 : block {
+    shared s32 [64] tile;
+    parallel t by 64 : thread {
+      tile.at(t) = x.at(t);
+      y.at(t) = tile.at(63 - t);
+    }
+  }
+  return y;
+}
+"""
+    function = croq.compile(source, target="emulate").turn
+    with pytest.raises(croq.CheckError) as caught:
+        function(np.arange(64, dtype=np.int32))
+    # The first warp reads what the second has not written yet; then the second writes what the first has read.
+    assert str(caught.value).splitlines() == [
+        "turn_kernel: thread 0 of block 0 reads byte 252 of shared `tile` at line 7, but nobody in the block has written "
+        "it (32 times)",
+        "    cell:7: y.at(t) = tile.at(63 - t);",
+        "turn_kernel: data race: thread 32 of block 0 writes byte 128 of shared `tile` at line 6 and thread 31 reads it "
+        "at line 7, with no barrier between (64 times)",
+        "    cell:6: tile.at(t) = x.at(t);",
+        "    cell:7: y.at(t) = tile.at(63 - t);",
+    ]
+
+
 def test_a_failed_check_is_the_error() -> None:
     source = """\
 __co__ s32 [37] f(s32 [37] x) {
@@ -108,6 +137,11 @@ __co__ f32 [64, 96] turn(f32 [96, 64] x) {
     assert (written.requests, written.bytes, written.parts, written.least) == (warps, x.nbytes, warps * 32, warps * 4)
     assert table.total("global") == 2 * x.nbytes and table.total("shared") == 0
     assert "32.00" in str(table) and "turn_kernel" in table.text
+    assert f"global: {x.nbytes:,} bytes read, {x.nbytes:,} written" in table.text.splitlines()
+    page = table._repr_html_()
+    assert page.count("<tr>") == 1 + len(table) == 3
+    assert "<b>32.00</b>" in page and "<b>4.00</b>" in page and ">4.00</td>" in page
+    assert page.count("<b>") == 2  # of the store alone: the load takes as few as there can be
     np.testing.assert_array_equal(program.turn(x), x.T)
 
 

@@ -25,6 +25,7 @@ KINDS = {
     9: "alignment",
     10: "divergent barrier",
     11: "trap",
+    12: "outside",
 }
 _WAITS = {1: "a block barrier", 2: "the other lanes of the warp", 3: "an mbarrier", 4: "the grid's barrier"}
 _SYMBOL = re.compile(r"(?:^_ZG?V?Z.*E|^_Z\w*?|^)L?\d+([A-Za-z_]\w*?)(?:_\d+)?E?$")
@@ -84,8 +85,8 @@ class _Describer:
             return f"{self._who()} {_verb(f.access)} {self._beyond()}{_at(self.line)}{self._times()}"
         if f.kind == 3:
             return (
-                f"{self._who()} reads {self._place()}, which nobody in the block has written"
-                f"{_at(self.line)}{self._times()}"
+                f"{self._who()} reads {self._place()}{_at(self.line)}, but nobody in the block has written it"
+                f"{self._times()}"
             )
         if f.kind == 4:
             return (
@@ -105,6 +106,11 @@ class _Describer:
                 f"{self._who(True)}{_at(self.other_line)} may still write it: wait for the copy first{self._times()}"
             )
         if f.kind == 7:
+            if f.details[0] == 2:
+                return (
+                    f"{self._who()} asks lane {f.details[1]} of its warp{_at(self.line)}, which has ended or never was"
+                    f"{self._times()}"
+                )
             if f.details[0]:
                 return (
                     f"lanes of one warp meet in different operations: {self._who()}{_at(self.line)}, "
@@ -115,11 +121,21 @@ class _Describer:
             if f.details[0] < 0:
                 return f"{self._who()} uses an mbarrier that is not initialised{_at(self.line)}"
             return f"{self._who()} uses barrier {f.details[0]}{_at(self.line)}; a block has barriers 0 to 15"
+        if f.kind == 9 and f.details[2]:
+            return (
+                f"{self._who()} {_verb(f.access)} {f.size} bytes at once{_at(self.line)}, but the address is not a "
+                f"multiple of {f.size}{self._times()}"
+            )
         if f.kind == 9:
             which = "shared" if f.details[0] else "global"
             return (
                 f"{self._who()} copies {f.size} bytes asynchronously{_at(self.line)}, but the {which} address is not a "
                 f"multiple of {f.size}{self._times()}"
+            )
+        if f.kind == 12:
+            return (
+                f"{self._who()} uses element {f.details[0]} of an array of {f.details[1]}{_at(self.line)}"
+                f"{self._times()}"
             )
         return f"{self._who()} stops the kernel{_at(self.line)}"
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -11,6 +12,11 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.emulate.build import Library
 
 _HEAD = ("kernel", "file", "line", "memory", "access", "requests", "bytes", "parts a request", "at least")
+_LEFT = (0, 1, 3, 4)  # columns of words
+_LEGEND = (
+    "A request is one instruction of a warp. Its parts are sectors of 32 bytes in global memory and passes over the "
+    "banks in shared memory; bold where fewer would do for the same bytes."
+)
 
 
 class Row(NamedTuple):
@@ -67,15 +73,19 @@ class Profile:
         widths = [max(len(line[i]) for line in cells) for i in range(len(_HEAD))]
         lines = [
             "  ".join(
-                cell.ljust(w) if i in (0, 1, 3, 4) else cell.rjust(w)
+                cell.ljust(w) if i in _LEFT else cell.rjust(w)
                 for i, (cell, w) in enumerate(zip(line, widths, strict=True))
             )
             for line in cells
         ]
+        return "\n".join(line.rstrip() for line in [*lines, *self._totals()])
+
+    def _totals(self) -> list[str]:
+        lines = []
         for memory in ("global", "shared"):
             read, written = self.total(memory, "read"), self.total(memory, "write") + self.total(memory, "update")
-            lines.append(f"{memory}: {read} bytes read, {written} written")
-        return "\n".join(line.rstrip() for line in lines)
+            lines.append(f"{memory}: {read:,} bytes read, {written:,} written")
+        return lines
 
     def __str__(self) -> str:
         return self.text
@@ -83,11 +93,29 @@ class Profile:
     def __repr__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        """For notebooks: a table that takes its colours from the page."""
+        head = "".join(_html("th", i, name) for i, name in enumerate(_HEAD))
+        rows = [f"<thead><tr>{head}</tr></thead>"]
+        for row in self.rows:
+            more = row.parts > row.least
+            rows.append(
+                "<tr>" + "".join(_html("td", i, cell, more and i >= 7) for i, cell in enumerate(_cells(row))) + "</tr>"
+            )
+        below = "<br>".join(html.escape(line) for line in (*self._totals(), _LEGEND))
+        return f"<table>{''.join(rows)}</table><div>{below}</div>"
+
 
 def _cells(row: Row) -> tuple[str, ...]:
     name = row.file.rsplit("/", 1)[-1]
-    numbers = (str(row.requests), str(row.bytes), f"{row.parts_per_request:.2f}", f"{row.least_per_request:.2f}")
+    numbers = (f"{row.requests:,}", f"{row.bytes:,}", f"{row.parts_per_request:.2f}", f"{row.least_per_request:.2f}")
     return (row.kernel, name, str(row.line), row.memory, row.access, *numbers)
+
+
+def _html(tag: str, column: int, text: str, bold: bool = False) -> str:
+    text = html.escape(text)
+    side = "left" if column in _LEFT else "right"
+    return f'<{tag} style="text-align: {side}">{f"<b>{text}</b>" if bold else text}</{tag}>'
 
 
 def rows(report: Report, library: Library, kernel: str) -> list[Row]:
