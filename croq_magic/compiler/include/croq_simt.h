@@ -1,49 +1,9 @@
 // The host part of a tileflow function whose kernels run on a device with memory of its own: what `croq_device` has to
 // do for it, and when data moves. Included by whole programs alone, before one of croq_host_opencl.h, croq_host_cuda.h,
-// croq_host_emulate.h, which define the functions declared here.
+// croq_host_emulate.h, which define the functions of croq_device_functions.h.
 #pragma once
-#include <mutex>
-
+#include "croq_device_functions.h"
 #include "croq_host.h"
-
-// ------------------------------------------------------------------------------------------------------- the device
-// Work is done in the order in which it is asked for. Functions that give text give null, or what went wrong.
-namespace croq_device {
-using choreo::croq_die;
-
-struct module;  // the kernels of one program
-struct argument {
-  union {
-    void* memory;
-    unsigned char bytes[8];
-  };
-  uint32_t size;  // of the bytes; 0 for memory
-};
-struct extents {
-  int64_t x, y, z;
-};
-
-inline bool unified();  // kernels work on memory of the host where it lies
-inline const char* open(module& kernels);
-inline const char* allocate(void** memory, size_t bytes);
-inline void release(void* memory);
-inline const char* zero(void* memory, size_t bytes);
-inline const char* upload(void* memory, const void* from, size_t bytes);
-inline const char* download(void* to, void* memory, size_t bytes);  // after all work so far
-inline const char* launch(module& kernels, const char* kernel, extents grid, extents block, int64_t shared_bytes,
-                          const argument* arguments, int count, bool cooperative, void* stream);
-inline const char* synchronize();
-
-// Room for a message; one thread reads it before it asks for something else.
-__attribute__((format(printf, 1, 2))) inline const char* message(const char* format, ...) {
-  static thread_local char text[8192];
-  va_list list;
-  va_start(list, format);
-  std::vsnprintf(text, sizeof text, format, list);
-  va_end(list);
-  return text;
-}
-}  // namespace croq_device
 
 namespace croq_simt {
 const int kReportWords = 64;

@@ -27,6 +27,7 @@ _waiting: list[Started] = []  # for all threads: what was begun in one may be ne
 def begun(host: HostTarget, flags: Sequence[str]) -> Iterator[None]:
     """Begins to compile a program with these flags, which `take` finds inside; what is not taken is given up."""
     started = None
+    host.begin()
     if host.early_header:
         with contextlib.suppress(OSError):  # what is wrong is met again by the compilation itself
             started = Started(host, flags)

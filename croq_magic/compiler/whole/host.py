@@ -59,6 +59,10 @@ class HostTarget(Protocol):
         """The first of every program's headers, if the compiler can read it before the program is there; else ""."""
         ...
 
+    def begin(self) -> None:
+        """Begins, in the background, to make what takes long and no program decides."""
+        ...
+
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
         """C++ for functions after all passes. `shown` has their signatures as messages show them."""
         ...
@@ -73,7 +77,7 @@ class HostTarget(Protocol):
         """The command line that builds what `-es` writes: that of `compile_command`, or of the target's compiler."""
         ...
 
-    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
+    def link_command(self, parts: Sequence[str], output: str) -> list[str]:
         """The command line that links objects, made from self-contained files or with the runtime's object."""
         ...
 

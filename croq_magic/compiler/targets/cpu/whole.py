@@ -6,14 +6,11 @@ import os
 import re
 import shlex
 import sys
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from croq_magic import cache
-from croq_magic.compiler.targets.cpu import build, toolchain
-from croq_magic.errors import TargetError
+from croq_magic.compiler.targets.cpu import build, objects, toolchain
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
@@ -42,6 +39,9 @@ class CpuHost:
         is_gcc = sys.platform == "linux" and len(command) == 1 and _GCC.fullmatch(name) is not None
         return "croq_host.h" if is_gcc else ""
 
+    def begin(self) -> None:
+        pass  # the runtime is compiled in less time than a program
+
     def emit(self, unit: Unit, functions: Sequence[ir.Function], shown: Mapping[str, str]) -> HostCode:
         from croq_magic.compiler.targets.cpu import callers
 
@@ -62,8 +62,8 @@ class CpuHost:
     def source_command(self, source: str, output: str) -> list[str]:
         return self.compile_command(source, output, "executable")
 
-    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
-        return [*toolchain.find().command, "-pthread", *objects, "-o", output]
+    def link_command(self, parts: Sequence[str], output: str) -> list[str]:
+        return [*toolchain.find().command, "-pthread", *parts, "-o", output]
 
     def identity(self) -> Mapping[str, str]:
         compiler = toolchain.find()
@@ -74,33 +74,7 @@ class CpuHost:
         return ()
 
     def runtime_objects(self) -> Sequence[Path]:
-        text = build.header("croq_runtime.cpp")
-        parts = {
-            **build.parts_of(text, native=False, headers=build.RUNTIME_HEADERS),
-            "what": "runtime of whole programs",
-        }
-        entry = cache.lookup(parts, "CPU runtime")
-        if entry is None:
-            import subprocess
-
-            compiler = toolchain.find()
-            with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
-                output = Path(folder, "runtime.o")
-                source = build.INCLUDE / "croq_runtime.cpp"
-                command = [
-                    *compiler.command,
-                    *toolchain.flags(compiler, False),
-                    f"-I{build.INCLUDE}",
-                    "-c",
-                    str(source),
-                ]
-                done = subprocess.run(
-                    [*command, "-o", str(output)], capture_output=True, text=True, stdin=subprocess.DEVNULL
-                )
-                if done.returncode != 0:
-                    raise TargetError(f"the C++ compiler refuses the CPU runtime, please report this:\n{done.stderr}")
-                entry = cache.store(parts, {"runtime.o": output}, "CPU runtime")
-        return (entry.files["runtime.o"],)
+        return (objects.bundled("croq_runtime.cpp", build.RUNTIME_HEADERS, "CPU runtime", "the CPU runtime"),)
 
 
 def host(target: CpuTarget) -> CpuHost:

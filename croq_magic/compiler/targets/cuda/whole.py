@@ -76,8 +76,8 @@ class CudaHost(CpuHost):
     def source_command(self, source: str, output: str) -> list[str]:
         return ["nvcc", "-std=c++17", "-O3", f"-arch={self.cuda.arch}", source, "-o", output]
 
-    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
-        return [*super().link_command(objects, output), "-ldl"]
+    def link_command(self, parts: Sequence[str], output: str) -> list[str]:
+        return [*super().link_command(parts, output), "-ldl"]
 
     def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
         """Machine code of the kernels. CompileError (CXX01) when NVRTC refuses device text of the program, TargetError

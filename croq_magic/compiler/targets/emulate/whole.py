@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from croq_magic import cache
-from croq_magic.compiler.targets.cpu import build as cpu_build
-from croq_magic.compiler.targets.cpu import complaints, toolchain
+from croq_magic.compiler.targets.cpu import complaints, objects, toolchain
 from croq_magic.compiler.targets.cpu.whole import CpuHost
 from croq_magic.compiler.targets.simt import images
 from croq_magic.compiler.whole.host import HostCode, Kind
@@ -68,8 +67,8 @@ class EmulatedHost(CpuHost):
     def source_command(self, source: str, output: str) -> list[str]:
         return ["nvcc", "-std=c++17", "-O3", f"-arch={self.emulator.cuda.arch}", source, "-o", output]
 
-    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
-        return [*super().link_command([*objects, str(_runtime())], output), "-rdynamic", "-ldl"]
+    def link_command(self, parts: Sequence[str], output: str) -> list[str]:
+        return [*super().link_command([*parts, str(_runtime())], output), "-rdynamic", "-ldl"]
 
     def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
         """The kernels' library and what is to be known of it. CompileError (CXX01) when the C++ compiler refuses device
@@ -125,29 +124,9 @@ def _facts(data: bytes, text: str, checked: bool, name: str) -> bytes:
 
 def _runtime() -> Path:
     """The emulator's runtime as an object."""
-    import subprocess
-    import tempfile
-
     from croq_magic.compiler.targets.emulate.runtime import HEADERS
 
-    text = cpu_build.header("croq_emulate.cpp")
-    parts = {
-        **cpu_build.parts_of(text, native=False, headers=HEADERS),
-        "what": "emulator of whole programs",
-    }
-    entry = cache.lookup(parts, "emulator")
-    if entry is None:
-        compiler = toolchain.find()
-        with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
-            made = Path(folder, "emulate.o")
-            source = cpu_build.INCLUDE / "croq_emulate.cpp"
-            words = [*compiler.command, *toolchain.flags(compiler, False), f"-I{cpu_build.INCLUDE}"]
-            command = [*words, "-c", str(source), "-o", str(made)]
-            done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-            if done.returncode != 0:
-                raise TargetError(f"the C++ compiler refuses the emulator, please report this:\n{done.stderr}")
-            entry = cache.store(parts, {"emulate.o": made}, "emulator")
-    return entry.files["emulate.o"]
+    return objects.bundled("croq_emulate.cpp", HEADERS, "emulator", "the emulator")
 
 
 def host(target: EmulatedTarget) -> EmulatedHost:

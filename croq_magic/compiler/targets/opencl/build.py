@@ -65,6 +65,17 @@ def program(device: Any, text: str, label: str) -> tuple[Any, str, bool]:
     return built, entry.key, False
 
 
+def binary(device: Any, text: str, label: str) -> bytes:
+    """What the device's compiler makes of a text, from the cache if it is there. Raises `CompilationFailed`."""
+    entry = cache.lookup(parts_of(text, features(device)), label)
+    if entry is not None:
+        try:
+            return entry.read("program.bin")
+        except (OSError, KeyError):
+            pass
+    return bytes(program(device, text, label)[0].get_info(pyopencl().program_info.BINARIES)[0])
+
+
 def restored(device: Any, key: str) -> Any | None:
     """A program from the entry with that key, None if it is gone."""
     entry = cache.find(key)

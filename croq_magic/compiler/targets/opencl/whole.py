@@ -1,19 +1,21 @@
 """Whole programs on OpenCL: a C++ file for the host, in which the device's file stands as a string.
 
 The program is linked against nothing of OpenCL. It opens the loader when a tileflow function is called first, and its
-device's compiler builds the kernels then.
+device's compiler builds the kernels then, unless they are in the program as it built them before.
 """
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import tempfile
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from croq_magic import cache
-from croq_magic.compiler.targets.cpu import toolchain
+from croq_magic.compiler.targets.cpu import objects, toolchain
 from croq_magic.compiler.targets.cpu.whole import CpuHost
 from croq_magic.compiler.targets.emit_cxx import cxx_string
 from croq_magic.compiler.whole.host import HostCode, Kind
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.whole.program import WholeProgram
 
 HEADER = "croq_host_opencl.h"
+_RUNTIME_HEADERS = ("croq_device_functions.h", "croq_opencl_module.h", "croq_opencl_runtime.h")
 _BEGINS = "// ---- The device's file begins: OpenCL C, which the device's compiler builds when the program runs ----"
 _ENDS = "// ---- The device's file ends ----"
 
@@ -45,15 +48,19 @@ class OpenclHost(CpuHost):
 
         from croq_magic.compiler.targets.opencl import build
         from croq_magic.compiler.targets.opencl.devices import shown as device_name
-        from croq_magic.compiler.targets.simt import callers
+        from croq_magic.compiler.targets.simt import callers, images
 
         emission = self.device.kernels(unit, functions)
         text = build.complete(emission.text) if emission.kernels else ""
         words = (" ".join(build.options(self.device.features)), self.device.arch or "", device_name(self.device.device))
         strings = ", ".join(f'"{cxx_string(word.encode())}"' for word in words)
+        if text:
+            symbol = images.symbol_of(text)  # not there in a program that is built without croqtile
+            driver = cxx_string(self.device.device.driver_version.strip().encode())
+            strings += f', {symbol}, {symbol}_end, "{driver}"'
         module = f"static croq_device::module {callers.MODULE}({raw_string(text)}, {strings});"
         if text:
-            module = f"{_BEGINS}\n{module}\n{_ENDS}"
+            module = f"{images.declaration(symbol, weak=True)}{_BEGINS}\n{module}\n{_ENDS}"
         code = callers.emit(unit, functions, shown, emission, "opencl", HEADER, module)
         return dataclasses.replace(code, device=text, device_suffix=".cl")
 
@@ -63,35 +70,54 @@ class OpenclHost(CpuHost):
         command = super().compile_command(source, output, kind, debug=debug, flags=flags)
         return [*command, "-ldl"] if kind == "executable" else command
 
-    def link_command(self, objects: Sequence[str], output: str) -> list[str]:
-        return [*super().link_command([*objects, str(_places())], output), "-ldl"]
+    def link_command(self, parts: Sequence[str], output: str) -> list[str]:
+        return [*super().link_command([*parts, str(_places())], output), "-ldl"]
 
     def device_objects(self, program: WholeProgram, folder: Path) -> Sequence[Path]:
-        """None; but device text of the program is compiled, so that what is wrong with it is said here and not when the
-        program runs. CompileError (CXX01)."""
+        """What the device's compiler makes of the kernels, so that the program need not ask it again, and what is wrong
+        with device text is said here and not when the program runs. CompileError (CXX01)."""
         from croq_magic.compiler.targets.opencl import build, complaints, foreign
+        from croq_magic.compiler.targets.simt import images
         from croq_magic.compiler.targets.simt.emission import SimtEmission
 
-        pieces = foreign.pieces(program.unit)
-        if not pieces or not program.code.device:
+        text = program.code.device
+        if not text:
             return ()
         try:
-            build.program(self.device.device, program.code.device, "whole program")
+            made = build.binary(self.device.device, text, "kernels")
         except build.CompilationFailed as failure:
-            emission = SimtEmission(program.code.device, (), (), source=program.source, verbatim=pieces)
+            pieces = foreign.pieces(program.unit)
+            emission = SimtEmission(text, (), (), source=program.source, verbatim=pieces)
             found = complaints.diagnostics(failure.output, emission, self.device.features)
             if found:
                 raise CompileError(found) from None
-            text = f"the OpenCL compiler refuses generated code, please report this:\n{failure.output}"
-            raise TargetError(text) from None
-        return ()
+            said = f"the OpenCL compiler refuses generated code, please report this:\n{failure.output}"
+            raise TargetError(said) from None
+        return (images.data_object({images.symbol_of(text): made}, folder),)
+
+    def begin(self) -> None:
+        threading.Thread(target=_prepare, name="croq-opencl-runtime", daemon=True).start()
 
     def runtime_objects(self) -> Sequence[Path]:
-        return ()  # croq_alone.h is enough
+        return (_runtime(),)
 
     def identity(self) -> Mapping[str, str]:
         device = {f"device {name}": text for name, text in self.device.identity().items()}
         return {**super().identity(), **device, "places": _places_text()}
+
+
+def _runtime() -> Path:
+    """The object of croq_opencl_runtime.cpp. Its functions ask a device for work, so it need not be fast."""
+    return objects.bundled(
+        "croq_opencl_runtime.cpp", _RUNTIME_HEADERS, "OpenCL runtime", "the OpenCL runtime", ("-O1",)
+    )
+
+
+def _prepare() -> None:
+    """Makes what all programs are linked with. What goes wrong is said by those who need it."""
+    with contextlib.suppress(TargetError, OSError):
+        _runtime()
+        _places()
 
 
 def raw_string(text: str) -> str:

@@ -33,6 +33,7 @@ def data_object(pieces: Mapping[str, bytes], folder: Path) -> Path:
     return made
 
 
-def declaration(symbol: str) -> str:
-    """C++ that declares a piece."""
-    return f'extern "C" const unsigned char {symbol}[], {symbol}_end[];\n'
+def declaration(symbol: str, weak: bool = False) -> str:
+    """C++ that declares a piece. A `weak` one may be absent; it is empty then."""
+    attribute = "__attribute__((weak)) " if weak else ""
+    return f'extern "C" {attribute}const unsigned char {symbol}[], {symbol}_end[];\n'
