@@ -88,11 +88,11 @@ __co__ s32 [64] turn(s32 [64] x) {
         function(np.arange(64, dtype=np.int32))
     # The first warp reads what the second has not written yet; then the second writes what the first has read.
     assert str(caught.value).splitlines() == [
-        "turn_kernel: thread 0 of block 0 reads byte 252 of shared `tile` at line 7, but nobody in the block has written "
-        "it (32 times)",
+        "turn_kernel: thread 0 of block 0 reads byte 252 of shared `tile` at line 7, but nobody in the block has "
+        "written it (32 times)",
         "    cell:7: y.at(t) = tile.at(63 - t);",
-        "turn_kernel: data race: thread 32 of block 0 writes byte 128 of shared `tile` at line 6 and thread 31 reads it "
-        "at line 7, with no barrier between (64 times)",
+        "turn_kernel: data race: thread 32 of block 0 writes byte 128 of shared `tile` at line 6 and thread 31 reads "
+        "it at line 7, with no barrier between (64 times)",
         "    cell:6: tile.at(t) = x.at(t);",
         "    cell:7: y.at(t) = tile.at(63 - t);",
     ]
