@@ -603,6 +603,22 @@ EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* pl
   if (self && block_of(self)->worker->watch) watch_access(self, (char*)address, size, write, place);
 }
 
+// An access of the machine's own width. A GPU refuses those whose address is not a multiple of their size.
+EXPORT void croq_emulate_aligned(void* address, uint32_t size, int write, void* place) {
+  croq_thread* self = croq_self;
+  Watch* watch = self ? block_of(self)->worker->watch : nullptr;
+  if (!watch) return;
+  watch_access(self, (char*)address, size, write, place);
+  if (__builtin_expect(!((uintptr_t)address & (size - 1)) || is_local(watch, self, (char*)address), 1)) return;
+  const croq_emulate_launch* launch = block_of(self)->worker->launch;
+  croq_finding finding = finding_of(self, CROQ_FOUND_ALIGNMENT, site_of(launch, place));
+  finding.size = (int32_t)size;
+  finding.access = write;
+  finding.details[2] = 1;
+  report(launch, finding);
+  abandon(self);
+}
+
 // An access that is marked volatile may be a look at what another thread writes.
 EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void* place) {
   croq_thread* self = croq_self;
@@ -614,14 +630,41 @@ EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void*
 
 // --------------------------------------------------------------------------------------- what compilers call
 #define CROQ_HOOK(size)                                                                          \
-  EXPORT void __tsan_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }               \
-  EXPORT void __tsan_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }              \
+  EXPORT void __tsan_read##size(void* p) { croq_emulate_aligned(p, size, 0, HERE); }             \
+  EXPORT void __tsan_write##size(void* p) { croq_emulate_aligned(p, size, 1, HERE); }            \
   EXPORT void __tsan_unaligned_read##size(void* p) { croq_emulate_touch(p, size, 0, HERE); }     \
   EXPORT void __tsan_unaligned_write##size(void* p) { croq_emulate_touch(p, size, 1, HERE); }    \
   EXPORT void __tsan_volatile_read##size(void* p) { croq_emulate_volatile(p, size, 0, HERE); }      \
   EXPORT void __tsan_volatile_write##size(void* p) { croq_emulate_volatile(p, size, 1, HERE); }
 CROQ_HOOK(1) CROQ_HOOK(2) CROQ_HOOK(4) CROQ_HOOK(8) CROQ_HOOK(16)
 #undef CROQ_HOOK
+
+// Compilers ask this of every array whose extent they know (`-fsanitize=bounds`): shared ones have no zones between
+// them, those of a thread lie on its stack. The thread goes no further.
+struct Described {  // a type, as the compiler describes it
+  uint16_t kind, info;
+  char name[1];
+};
+struct Element {
+  const char* file;
+  uint32_t line, column;
+  const Described *array, *index;
+};
+EXPORT void __ubsan_handle_out_of_bounds(void* data, void* index) {
+  croq_thread* self = croq_self;
+  const Element* element = (const Element*)data;
+  const croq_emulate_launch* launch = block_of(self)->worker->launch;
+  croq_finding finding = finding_of(self, CROQ_FOUND_ELEMENT, site_of(launch, HERE));
+  const bool is_signed = element->index->info & 1;
+  const int32_t bits = 1 << (element->index->info >> 1);
+  finding.details[0] = bits > 64 ? 0 : is_signed ? (int64_t)(intptr_t)index << (64 - bits) >> (64 - bits) : (int64_t)(intptr_t)index;
+  const char* extent = strchr(element->array->name, '[');
+  finding.details[1] = extent ? atoll(extent + 1) : 0;
+  report(launch, finding);
+  abandon(self);
+}
+EXPORT void __ubsan_handle_out_of_bounds_abort(void* data, void* index) { __ubsan_handle_out_of_bounds(data, index); }
+
 EXPORT void __tsan_read_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 0, HERE); }
 EXPORT void __tsan_write_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 1, HERE); }
 EXPORT void __tsan_func_entry(void*) {}

@@ -84,7 +84,18 @@ void complete_warp(Block* block, Warp& warp, uint32_t group) {
     Lane& lane = warp.lanes[at];
     if (lane.op <= kXor) {
       const uint32_t from = source_of(lane, at);
-      memcpy(lane.out, group >> from & 1 ? warp.lanes[from].in : lane.in, sizeof lane.out);
+      if (group >> from & 1) {
+        memcpy(lane.out, warp.lanes[from].in, sizeof lane.out);
+        continue;
+      }
+      // Undefined: never what it would take to be right by chance. Lanes beside the mask may ask, and drop what they get.
+      memset(lane.out, 255, sizeof lane.out);
+      if (lane.mask >> from & 1) {
+        croq_finding finding = finding_of(lane.thread, CROQ_FOUND_MASK, lane.site);
+        finding.details[0] = 2;
+        finding.details[1] = from;
+        report(block->worker->launch, finding);
+      }
     } else if (lane.op == kBallot) {
       memcpy(lane.out, &ballot, 4);
     } else if (lane.op == kMatch || lane.op == kMatchAll) {

@@ -52,8 +52,10 @@ extern "C" __global__ void k(int* out, double* wide) {
   const unsigned all = 0xffffffffu;
   out[0 * n + t] = __shfl_sync(all, t * 3, 5);
   out[1 * n + t] = __shfl_up_sync(all, t, 3);
-  out[2 * n + t] = __shfl_down_sync(all, t, 4, 8);
-  out[3 * n + t] = __shfl_xor_sync(all, t, 9);
+  const int lanes = t < 32 ? 32 : n - 32;  // what lanes that are not there would give is undefined
+  const bool below = t % 8 + 4 >= 8 || t % 32 + 4 < lanes, beside = (t % 32 ^ 9) < lanes;
+  out[2 * n + t] = __shfl_down_sync(all, t, below ? 4 : 0, 8);
+  out[3 * n + t] = __shfl_xor_sync(all, t, beside ? 9 : 0);
   out[4 * n + t] = (int)__ballot_sync(all, t % 3 == 0);
   out[5 * n + t] = __any_sync(all, t == 40) * 2 + __all_sync(all, t < 40);
   out[6 * n + t] = __reduce_add_sync(all, t) - __reduce_min_sync(all, -t) + (int)__reduce_xor_sync(all, (unsigned)t);
@@ -62,7 +64,7 @@ extern "C" __global__ void k(int* out, double* wide) {
   else out[8 * n + t] = __shfl_sync(0x55555555u, t, 6);
   out[9 * n + t] = (int)__activemask();
   double v = t * 0.5;
-  for (int d = 16; d; d /= 2) v += __shfl_down_sync(all, v, d);
+  for (int d = 16; d; d /= 2) v += __shfl_down_sync(all, v, t % 32 + d < lanes ? d : 0);
   wide[t] = v;
 }
 """

@@ -324,3 +324,62 @@ extern "C" __global__ void k(int* x) {
     x[2] = -1
     message, lines = only(run(text, 1, 4, x), "trap")
     assert "thread 2" in message and lines == [4]
+
+
+def test_a_value_of_a_lane_that_is_not_there() -> None:
+    text = """
+extern "C" __global__ void k(int* x) {
+  if (threadIdx.x % 2)
+    x[threadIdx.x] = __shfl_sync(0xffffffffu, (int)threadIdx.x, 4);
+}
+"""
+    message, lines = only(run(text, 1, 32, np.zeros(32, np.int32)), "warp")
+    assert "thread 1 of block 0 asks lane 4 of its warp" in message and "(16 times)" in message and lines == [4]
+    message, _ = only(run(text.replace("% 2", "< 64"), 1, 36, np.zeros(36, np.int32)), "warp")
+    assert "thread 32 of block 0 asks lane 4" in message
+    # A lane beside the mask has some value, which those who drop it may ask for; it is not the own one by chance.
+    low = "if (threadIdx.x < 16) x[threadIdx.x] = __shfl_down_sync(0xffffu, (int)threadIdx.x, 8);"
+    x = np.zeros(32, np.int32)
+    clean(f'extern "C" __global__ void k(int* x) {{ {low} }}', 1, 32, x)
+    np.testing.assert_array_equal(x[:16], [*range(8, 16), *[-1] * 8])
+
+
+@pytest.mark.parametrize("wide", ["int2", "int4", "double"])
+def test_addresses_of_wide_accesses(wide: str) -> None:
+    text = f"""
+extern "C" __global__ void k(const int* x, int* y, int to, int from) {{
+  __shared__ __align__(16) int s[64];
+  s[threadIdx.x] = s[threadIdx.x + 32] = x[threadIdx.x];
+  __syncthreads();
+  if (threadIdx.x < 4)
+    *({wide}*)(y + 4 * threadIdx.x + to) = *(const {wide}*)(s + 4 * threadIdx.x + from);
+}}
+"""
+    x, y = np.arange(32, dtype=np.int32), np.zeros(64, np.int32)
+    clean(text, 1, 32, x, y, 4, 8)
+    size = 16 if wide == "int4" else 8
+    for to, start, verb in ((1, 4, "writes"), (4, 1, "reads")):
+        message, lines = only(run(text, 1, 32, x, y, to, start), "alignment")
+        assert f"thread 0 of block 0 {verb} {size} bytes at once" in message and lines == [7]
+
+
+@pytest.mark.parametrize("extent", [32, 40])
+def test_an_index_that_leaves_an_array(extent: int) -> None:
+    text = f"""
+extern "C" __global__ void k(int* x, int by) {{
+  __shared__ int first[{extent}], second[{extent}];
+  int own[{extent}];
+  const int t = threadIdx.x;
+  first[t] = second[t] = own[(t + by) % {extent}] = x[t];
+  __syncthreads();
+  x[t] = first[t + by] + second[{extent - 1} - t];
+  own[t] = x[t];
+  x[t] = own[t + by];
+}}
+"""
+    x = np.arange(extent, dtype=np.int32)
+    clean(text, 1, extent, x, 0)
+    message, lines = only(run(text, 1, extent, x, 1), "outside")
+    assert f"thread {extent - 1} of block 0 uses element {extent} of an array of {extent}" in message and lines == [8]
+    message, lines = only(run(text.replace("first[t + by]", "0"), 1, extent, x, -1), "outside")
+    assert f"thread 0 of block 0 uses element -1 of an array of {extent}" in message and lines == [6]

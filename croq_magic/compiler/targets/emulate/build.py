@@ -71,7 +71,7 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     # Optimised as far as it leaves accesses as they are written.
     gcc = compiler.family == "gcc"
     volatile = ["--param=tsan-distinguish-volatile=1"] if gcc else ["-mllvm", "-tsan-distinguish-volatile"]
-    return (*common, "-O1", "-fsanitize=thread", *volatile, "-DCROQ_CHECKED=1")
+    return (*common, "-O1", "-fsanitize=thread,bounds", *volatile, "-DCROQ_CHECKED=1")
 
 
 def _all_headers() -> str:
