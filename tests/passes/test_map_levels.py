@@ -228,6 +228,7 @@ def test_axes_and_grid() -> None:
     root = nest.region("block", [1, 70000, 2])
     assert said(run(root, "sm_80")[1]) == ["error PAR04 line 1: extent 70000 on axis y of `block`, limit is 65535"]
     assert not list(run(root)[1].report)
+    assert not list(run(Nest().region("-", [1, 70000, 2]), "sm_80")[1].report)  # the program asks for no axes
     nest = Nest()
     deep = nest.region("thread", [2, 2, 65])
     assert said(run(nest.region("block", [1], [deep]), "sm_80")[1]) == [

@@ -67,7 +67,7 @@ def _map_kernel(root: ir.Region, context: Context) -> ir.Region:
     if len(context.report.errors) > before:
         return _fallback(root, outermost=True)
     mapped = _insert_block(_assign(root, ()))
-    map_limits.check(mapped, context)
+    map_limits.check(mapped, context, named=root.level is not None)
     return _without_ignored(mapped)
 
 

@@ -19,15 +19,17 @@ LANES = {Level.THREAD: 1, Level.GROUP: 32, Level.GROUP4: 128}
 _AXES = "xyz"
 
 
-def check(region: ir.Region, context: Context, outer: int = 1) -> None:
-    """Reports what is wrong with a mapped kernel, of which `outer` instances run."""
+def check(region: ir.Region, context: Context, outer: int = 1, named: bool = True) -> None:
+    """Reports what is wrong with a mapped kernel, of which `outer` instances run. `named` says that the program names
+    its outermost level: blocks that it does not ask for may be laid out along one axis, so that axes limit nothing."""
     _check_attributes(region, context)
     count = outer * (instances(region) or 1)
     if count > MAX_BLOCKS and region.span is not None:
         context.report.error("SHP15", f"a launch has at most {MAX_BLOCKS} blocks, found {count}", region.span)
         return
     if region.level is Level.BLOCK:
-        _check_grid(region, context)
+        if named:
+            _check_grid(region, context)
         threads = _threads_of_unit(region, context)
         _check_threads(region, threads, context)
         return
