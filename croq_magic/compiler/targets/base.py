@@ -97,8 +97,14 @@ def why_not_gpu() -> Problem | None:
 
 
 def offline_arch(name: str, arch: str | None) -> str | None:
-    """The architecture to show code for: the one given, else that of the GPU, or the default where there is none."""
-    if arch is None and _ALIASES.get(name, name) == "cuda" and why_not_gpu() is not None:
+    """The architecture that a target compiles for while CUDA code is shown: the one given, else that of the GPU, or the
+    default where there is none. Targets that do not compile that code have none: it is meant for what is shown."""
+    wanted = _ALIASES.get(name, name)
+    if wanted == "auto":
+        return arch if why_not_gpu() is None else None
+    if wanted not in ("cuda", "emulate"):
+        return None
+    if arch is None and wanted == "cuda" and why_not_gpu() is not None:
         from croq_magic.compiler.targets.cuda import DEFAULT_ARCH
 
         return DEFAULT_ARCH
