@@ -237,6 +237,7 @@ def test_macros_from_outside_reach_both_parts() -> None:
     assert run(source, defines={"N": 21}).stdout == "42"
 
 
+SCALED = "__co__ s32 [4, 8] scaled(s32 [4, 8] x, int n) { return x; }\n"
 WRONG = [
     ("", "#include <nothere.h>\n", r":1:10: error: .*nothere.h: No such file or directory"),
     ("auto b = choreo::make_spandata<choreo::s32>(4); add(a, b.view());", "",
@@ -248,6 +249,16 @@ WRONG = [
     ("add(3, a);", "", r"`add`: parameter `s32 \[4, 8\] lhs` takes .* argument 1 is `int`"),
     ("add(a);", "", r"`add` is called with too few arguments; it takes 2: `s32 \[4, 8\] lhs`, `s32 \[4, 8\] rhs`"),
     ("add(a, a, 3);", "", r"`add` is called with too many arguments; it takes 2"),
+    ('scaled(a, "two");', SCALED, r"`scaled`: parameter `s32 n` takes s32, and argument 2 is `const char ?[*\[]"),
+    ("scaled(a, a);", SCALED, r"`scaled`: parameter `s32 n` takes s32, and argument 2 is an array of s32 of rank 2"),
+    ("scaled(a, std::string());", SCALED, r"`scaled`: parameter `s32 n` takes s32, and argument 2 is `std::.*string"),
+    ("std::vector<int> v(8); auto w = choreo::make_spanview<1>(v, {8});", "", r"`make_spanview` takes a pointer and"),
+    ("auto b = choreo::make_spandata(3);", "", r"`make_spandata` takes an element type and extents"),
+    ("a.fill_random(1);", "", r"`fill_random` takes two bounds"),
+    ("auto b = a;", "", r"an array that owns its memory cannot be copied: `std::move"),
+    ("auto b = choreo::make_spandata<choreo::s32>(4); b = a[0];", "", r"an array of s32 of rank 2 that lacks 1 index"),
+    ("auto b = add(a, a); b = a;", "", r"an array that owns its memory cannot be copied"),
+    ("int v = a[1];", "", r"an array of s32 of rank 2 that lacks 1 index"),
     ("foo(a);", "", r":9:3: error: .*`foo` was not declared in this scope|undeclared identifier"),
     ("foo(3);", "int foo(int);\n", r":1:5: error: `foo\(int\)` is declared and defined nowhere"),
     ("} int main() {", "", r":9:\d+: error: .*redefinition of `.*main"),
@@ -260,6 +271,7 @@ def test_wrong_programs(statement: str, head: str, message: str) -> None:
         run(head + ADD + MAIN % statement)
     text = str(caught.value)
     assert re.search(message, text), text
+    assert text.count(": error: ") == 1
     assert "[with " not in text and "croq_" not in text and "/tmp" not in text
 
 
@@ -279,6 +291,9 @@ def test_a_program_without_main() -> None:
          "f: parameter `y`: dimension 1: expected 3, got 4 (M is that in dimension 0 of `x`)"),
         ("__co__ void f(s32 [M] x) {}\nint main() { f(choreo::make_spanview<1>((int*)nullptr, {3})); }\n",
          "f: parameter `x` is a null pointer"),
+        ("__co__ void f(s32 [M] x) {}\n"
+         "int main() { std::vector<int> v; f(choreo::make_spanview<1>(v.data(), {0})); }\n",
+         "f: parameter `x`: dimension 0: expected 1 or more, got 0"),
         ("__co__ void f(s32 [M]& x, s32 [M]& y) { parallel p by M { x.at(p) = y.at(p); } }\n"
          "int main() { int a[3]; auto v = choreo::make_spanview(a); f(v, v); }\n",
          "f: `x` and `y` share memory, and the function writes to both"),

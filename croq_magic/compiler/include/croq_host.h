@@ -34,7 +34,8 @@ CROQ_COLD void unequal(const parameter& p, int dimension, int64_t expected, int6
 }
 template <typename T, size_t Rank>
 CROQ_INLINE void there(const parameter& p, const choreo::spanned_view<T, Rank>& view) {
-  if (CROQ_LIKELY(view.data() != nullptr)) return;
+  // Without elements there need be no memory (an empty std::vector); what is wrong then is the extent.
+  if (CROQ_LIKELY(view.data() != nullptr) || view.element_count() == 0) return;
   char text[256];
   snprintf(text, sizeof text, "%s: parameter `%s` is a null pointer", p.function, p.name);
   refuse(p.declared, text);

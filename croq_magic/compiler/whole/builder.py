@@ -16,8 +16,8 @@ from croq_magic.compiler import store
 from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.whole import complaints, early
+from croq_magic.compiler.whole.bundled_text import flatten
 from croq_magic.compiler.whole.host import Kind, host_of
-from croq_magic.compiler.whole.merge import flatten
 from croq_magic.compiler.whole.program import WholeProgram
 from croq_magic.errors import CompileError, TargetError
 

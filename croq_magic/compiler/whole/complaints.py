@@ -14,6 +14,7 @@ from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.signature import Parameter, Signature
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu import complaints as cxx
+from croq_magic.compiler.whole import library_words
 from croq_magic.errors import CompileError, CroqError, TargetError
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ def diagnostics(program: WholeProgram, output: str) -> list[Diagnostic]:
     """The compiler's complaints about the program's text; [] when every one is about generated text alone."""
     verbatim = [region.inner or region.span for region in program.unit.regions if region.kind != "tileflow"]
     found = cxx.diagnostics(output, program.source, verbatim)
-    return [_in_words(program, each) for each in found]
+    return library_words.once_a_place([_in_words(program, each) for each in found])
 
 
 def _in_words(program: WholeProgram, found: Diagnostic) -> Diagnostic:
@@ -39,6 +40,9 @@ def _in_words(program: WholeProgram, found: Diagnostic) -> Diagnostic:
             continue
         places = [Note(f"`{signature.text}` is defined here", _defined(program, signature)) for signature in candidates]
         return Diagnostic("error", cxx.CODE, text, found.span, tuple(places))
+    words = library_words.sentence(found.message)
+    if words is not None:
+        return Diagnostic("error", cxx.CODE, words, found.span)
     # What the compiler notes about headers has no place in the program, and is about their insides.
     notes = tuple(Note(_shorter(note.message), note.span) for note in found.notes if note.span is not None)
     return dataclasses.replace(found, message=_shorter(found.message), notes=notes)
@@ -66,9 +70,9 @@ def _wrong_call(name: str, candidates: Sequence[Signature], texts: Sequence[str]
     called = f"`{name}`"
     if re.search(r"too (?:few|many) arguments to function", texts[0]) and re.search(rf"\b{name}\(", whole):
         return _count(called, candidates, texts[0], found)
-    match = re.search(rf"passing argument (\d+) of `?.*\b{name}\(", whole)
+    match = re.search(rf"(?:passing|initializing) argument (\d+) of `?.*\b{name}\(", whole)
     if match and len(candidates) == 1:
-        given = _given(texts[0])
+        given = _given(_shorter(texts[0]))
         return _argument(called, candidates[0].params[int(match[1]) - 1], int(match[1]), given)
     if re.search(rf"no matching function for call to `?{name}\b", texts[0]) or re.search(
         rf"no matching function for call to `{name}\(", texts[0]
@@ -176,8 +180,8 @@ def _known_types(text: str) -> str:
 
 
 def _shorter(text: str) -> str:
-    """A complaint without the values of template arguments and without what types stand for."""
-    return re.sub(r" \[with .*\]| \{aka .*?\}", "", text)
+    """A complaint without values of template arguments, what types stand for, and the insides of the library."""
+    return library_words.without_insides(re.sub(r" \[with .*\]| \{aka .*?\}", "", text), _NAMES)
 
 
 def error_of_linker(program: WholeProgram, output: str) -> CroqError:

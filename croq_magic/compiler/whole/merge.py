@@ -6,14 +6,12 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 
-from croq_magic.compiler.bundled import INCLUDE, header
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.split import Region, Unit
 from croq_magic.compiler.targets.cpu.verbatim import declarations
+from croq_magic.compiler.whole.bundled_text import flatten, switches
 from croq_magic.compiler.whole.host import HostCode
 
-_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*"([^"\n]+)".*$', re.MULTILINE)
-_ONCE = re.compile(r"^#pragma once\n", re.MULTILINE)
 _DEFINE = re.compile(r"\s*#\s*define\s+(\w+)")
 # What the program may include by name is there already.
 _OURS = re.compile(r'^([ \t]*#[ \t]*include[ \t]*[<"](?:choreo|croq|croqtile)(?:\.h)?[>"].*)$', re.MULTILINE)
@@ -33,7 +31,8 @@ def merge(
     out += [_definition(each) for each in defines if _is_librarys(each)]
     if self_contained:
         out.append("#define CROQ_SELF_CONTAINED\n")
-        out += flatten([*code.runtime, *code.headers])
+        names = [*code.runtime, *code.headers]
+        out += flatten(names, switches(names))
     else:
         out += [f'#include "{name}"\n' for name in code.headers]
     out.append(code.prelude)
@@ -136,32 +135,3 @@ def _cok(unit: Unit, region: Region, code: HostCode) -> Iterator[str]:
 
 def _co_device_in_cxx(unit: Unit) -> bool:
     return any(r.marker is not None and r.marker.text == "__co_device__" for r in unit.of_kind("device"))
-
-
-def flatten(names: Sequence[str]) -> list[str]:
-    """Bundled files with the bundled files they include, each once, in order."""
-    done: set[str] = set()
-    out: list[str] = []
-
-    def add(name: str) -> None:
-        if name in done:
-            return
-        done.add(name)
-        text = _ONCE.sub("", header(name))
-        position = 0
-        out.append(f'#line 1 "{name}"\n')
-        for match in _INCLUDE.finditer(text):
-            if not (INCLUDE / match[1]).exists():
-                continue
-            out.append(text[position : match.start()])
-            add(match[1])
-            position = match.end() + 1
-            line = text.count("\n", 0, position) + 1
-            out.append(f'#line {line} "{name}"\n')
-        out.append(text[position:])
-        if not text.endswith("\n"):
-            out.append("\n")
-
-    for name in names:
-        add(name)
-    return out

@@ -14,6 +14,7 @@ from croq_magic.compiler.diagnostics import Diagnostic, Note
 from croq_magic.compiler.source import Source, Span
 
 CODE = "CXX01"
+SAYS = "the C++ compiler says: "
 _HEAD = re.compile(
     r"^(?P<file>[^\n:]+):(?P<line>\d+):(?:(?P<column>\d+):)? (?P<kind>fatal error|error|note): (?P<text>.*)$"
 )
@@ -45,14 +46,15 @@ def diagnostics(output: str, source: Source, verbatim: Sequence[Span]) -> list[D
             continue
         follows = span is not None
         if span is not None:
-            found.append(Diagnostic("error", CODE, f"the C++ compiler says: {text}", span))
+            found.append(Diagnostic("error", CODE, f"{SAYS}{text}", span))
     return _once(found)
 
 
 def _plain(text: str) -> str:
     """Quotes as everywhere else, without the name of our namespace and the option that caused a message."""
-    text = re.sub(r"[\u2018\u2019'](.*?)[\u2018\u2019']", r"`\1`", text)
-    return re.sub(r" \[-W[\w=+-]+\]$", "", text.replace("croq_cell::", "").replace("choreo::", ""))
+    # An apostrophe inside a word (couldn't) quotes nothing.
+    text = re.sub(r"(?<!\w)[\u2018\u2019'](.*?)[\u2018\u2019'](?!\w)", r"`\1`", text)
+    return re.sub(r" \[-(?:W[\w=+-]+|fpermissive)\]$", "", text.replace("croq_cell::", "").replace("choreo::", ""))
 
 
 def _span(source: Source, line: int, column: int, verbatim: Sequence[Span]) -> Span | None:
