@@ -44,6 +44,10 @@ class Arrays:
         """Like `readable` for an array that the function writes to."""
         return arguments.to_contiguous(array, place)
 
+    def copied(self, array: Any) -> Any:
+        """A copy, where the array is."""
+        return array.copy()
+
     def share(self, a: Any, b: Any) -> bool:
         """Whether two arrays have memory in common."""
         return np.shares_memory(a, b)
@@ -218,6 +222,7 @@ class Binder:
 
     def _separate(self, bound: Bound, arrays: list[Spans]) -> None:
         """Arrays that a function writes to must share memory with no other argument; inputs that do are copied."""
+        positions = [i for i, param in enumerate(self.params) if param.kind == "span"]
         for index, (param, name, given, _) in enumerate(arrays):
             if not param.written:
                 continue
@@ -230,8 +235,8 @@ class Binder:
                         f"and the function writes to both\n    hint:     pass {other_name}.copy()"
                     )
                 if self.arrays.share(given, other_array):
-                    place = next(i for i, value in enumerate(bound.values) if value is other_array)
-                    bound.values[place] = other_array.copy()
+                    # By its position: one array may be given for several parameters.
+                    bound.values[positions[other_index]] = self.arrays.copied(other_array)
 
     # ---------------------------------------------------------------------------------------------- extents, checks
 

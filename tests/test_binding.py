@@ -357,6 +357,14 @@ def test_an_input_that_overlaps_an_output_is_copied() -> None:
     assert np.shares_memory(bound.values[0], apart)
 
 
+def test_one_array_for_several_parameters_is_written_itself() -> None:
+    for written in range(3):
+        b = binder(*(f"s32 [4]{'&' if i == written else ''} {name}" for i, name in enumerate("abc")))
+        array = np.arange(4, dtype=np.int32)
+        values = bind(b, array, array, array).values
+        assert [np.shares_memory(value, array) for value in values] == [i == written for i in range(3)]
+
+
 def test_two_outputs_must_not_overlap() -> None:
     b = binder("s32 [4]& v", "s32 [4]& w")
     memory = np.zeros(6, np.int32)

@@ -186,6 +186,18 @@ def test_shared_memory_of_arguments(cupy: Any) -> None:
     assert cupy.state.calls["assign"] == 1
 
 
+def test_one_array_for_an_input_and_an_output(cupy: Any) -> None:
+    program = croq.compile("__co__ void add(s32 [N] &v, s32 [N] w) { parallel p by N { v.at(p) += w.at(N - 1 - p); } }")
+    v = cupy.asarray(np.arange(300, dtype=np.int32))
+    for factor in (1, 2, 4):
+        program.add(v, v)
+        np.testing.assert_array_equal(v.get(), np.full(300, 299) * factor)
+    whole = np.arange(12, dtype=np.int32)
+    ours = cupy.asarray(whole)
+    program.add(ours[1:6], ours[1:6])
+    np.testing.assert_array_equal(ours.get(), [0, 6, 6, 6, 6, 6, *range(6, 12)])
+
+
 def test_large_numpy_arrays_go_through_pinned_memory(cupy: Any) -> None:
     scale = croq.compile(SCALE).scale
     v = random((9 << 20) // 4 + 7)

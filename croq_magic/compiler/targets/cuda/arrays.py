@@ -122,6 +122,11 @@ class DeviceArrays(binding.Arrays):
             return super().readable(array, place)
         if array.flags.c_contiguous and array.data.ptr % ALIGNMENT == 0:
             return array
+        return self.copied(array)
+
+    def copied(self, array: Any) -> Any:
+        if not self._is_ours(array):
+            return super().copied(array)
         with self.cupy.cuda.Device(array.data.device_id):
             copied = self._empty(array.shape, array.dtype)
             copied[...] = array
