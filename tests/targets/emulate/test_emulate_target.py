@@ -145,6 +145,38 @@ __co__ f32 [64, 96] turn(f32 [96, 64] x) {
     np.testing.assert_array_equal(program.turn(x), x.T)
 
 
+def test_profile_has_every_access_at_its_own_line() -> None:
+    source = """\
+__co__ s32 [M, N] matmul(s32 [M, K] lhs, s32 [K, N] rhs) {
+  s32 [M, N] output;
+  parallel {px, py} by [M / 16, N / 16] : block {
+    foreach {tile_k} in [K / 16] {
+      lhs_load = dma.copy lhs.chunkat(px, tile_k) => shared;
+      rhs_load = dma.copy rhs.chunkat(tile_k, py) => shared;
+      parallel {qx, qy} by [16, 16] : thread {
+        foreach k in [16]
+          output.at(px#qx, py#qy) += lhs_load.data.at(qx, k) * rhs_load.data.at(k, qy);
+      }
+    }
+  }
+  return output;
+}
+"""
+    lhs = np.arange(48 * 32, dtype=np.int32).reshape(48, 32)
+    rhs = np.arange(32 * 80, dtype=np.int32).reshape(32, 80)
+    program = croq.compile(source, target="emulate")
+    tiles = 48 * 80 * 32 // 16 * 4  # every block reads its rows and columns once: the bytes of one operand
+    table = {(row.line, row.memory, row.access): row.bytes for row in program.profile(lhs, rhs)}
+    assert {key: table.get(key) for key in [(5, "global", "read"), (6, "global", "read")]} == {
+        (5, "global", "read"): tiles,
+        (6, "global", "read"): tiles,
+    }
+    assert table[5, "shared", "write"] == table[6, "shared", "write"] == tiles
+    assert table[9, "shared", "read"] == 48 * 80 * 32 * 2 * 4 and table[9, "global", "write"] == 48 * 80 * 4
+    assert {line for line, _, _ in table} == {5, 6, 9}
+    np.testing.assert_array_equal(program.matmul(lhs, rhs), lhs @ rhs)
+
+
 def test_profile_of_bank_conflicts() -> None:
     source = """\
 __co__ f32 [32, 32] turn(f32 [32, 32] x) {

@@ -64,8 +64,10 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     common = [*toolchain.flags(compiler, True), "-g1", "-gdwarf-4", "-fno-rtti", "-xc++"]
     if compiler.family == "gcc":
         common += ["-fno-gnu-unique", "-fno-semantic-interposition"]
-        if checked:  # one place in the text stays one place in the module
-            common += ["-fno-thread-jumps", "-fno-crossjumping"]
+        if checked:
+            # One place in the text stays one place in the module, and behind the place before it: what stands inline
+            # has no line of the text but that of its neighbours.
+            common += ["-fno-thread-jumps", "-fno-crossjumping", "-fno-reorder-blocks"]
     if not checked:
         return (*common, "-O2")
     # Optimised as far as it leaves accesses as they are written.
