@@ -24,6 +24,7 @@ from croq_magic.compiler.targets.emit_cxx import (
 )
 from croq_magic.compiler.targets.emit_cxx import Expressions as CxxExpressions
 from croq_magic.compiler.targets.simt.dialect import Dialect
+from croq_magic.compiler.targets.simt.overflow import SEES_OVERFLOW
 from croq_magic.compiler.types import BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
 from croq_magic.compiler.visit import walk
 
@@ -36,7 +37,6 @@ _RENAMED = {"__exp2f": "exp2", "__frcp_rn": "frcp", "__fmaf": "fma", "__max": "f
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
 
 _UNSIGNED = {S32: U32, S64: U64}
-_SEES_OVERFLOW = ("<", "<=", ">", ">=", "==", "!=", "/", "%", ">>")
 
 buffer_offset = CxxExpressions.offset_expr
 Text = tuple[str, int, bool]  # of an index: the text, its precedence, whether it has 64 bits
@@ -229,7 +229,7 @@ class Expressions:
         if is_narrow(kind) and op not in ("&&", "||"):
             text = f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}"
             return (text, level) if e.dtype is BOOL else (d.narrow(text, e.dtype), PRIMARY)
-        if op in _SEES_OVERFLOW:
+        if op in SEES_OVERFLOW:
             return self._wrapped(f"{self._exact(e.left, level)} {op} {self._exact(e.right, level + 1)}", level, e.dtype)
         return self._wrapped(f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}", level, e.dtype)
 
@@ -270,9 +270,9 @@ class Expressions:
         text = self.dialect.math(name, kind, args)
         return (self.dialect.narrow(text, e.dtype) if is_narrow(e.dtype) else text), PRIMARY
 
-    def converted(self, e: ir.Expr, dtype: DType) -> str:
-        """A value in another element type."""
-        text = self.value(e)
+    def converted(self, e: ir.Expr, dtype: DType, exact: bool = False) -> str:
+        """A value in another element type; `exact`: a sum wraps for certain (see `overflow`)."""
+        text = self._exact(e, 0) if exact and e.dtype is dtype else self.value(e)
         if e.dtype is dtype or {e.dtype, dtype} <= {F32, TF32}:
             return text
         return self.dialect.cast(text, e.dtype, dtype)

@@ -15,6 +15,7 @@ from croq_magic.compiler.targets.simt.emission import KernelArgument, SimtKernel
 from croq_magic.compiler.targets.simt.events import Events
 from croq_magic.compiler.targets.simt.groups import pending_groups
 from croq_magic.compiler.targets.simt.guards import REPORT, ModuleState
+from croq_magic.compiler.targets.simt.overflow import watched
 from croq_magic.compiler.targets.simt.parties import Axes
 from croq_magic.compiler.targets.simt.storage import (
     ALIGNMENT,
@@ -54,6 +55,7 @@ class KernelEmitter(Events):
         self.arguments: dict[str, KernelArgument] = {}
         self.uses_counter = False
         self.written = _written(self.root)
+        self.watched = watched(self.root)
         self.layout = shared_layout(
             self.block_region, place_shared(self.block_region), self.dialect.static_shared_bytes
         )

@@ -17,8 +17,8 @@ from croq_magic.compiler.targets.simt import copies
 from croq_magic.compiler.targets.simt.copies import PRIVATE
 from croq_magic.compiler.targets.simt.crews import Crews
 from croq_magic.compiler.targets.simt.dialect import space_of
-from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on, plus
-from croq_magic.compiler.types import BOOL, F32, S32
+from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on, fits, plus
+from croq_magic.compiler.types import BOOL, F32, S32, S64
 from croq_magic.compiler.visit import walk
 
 UNROLLED_LOOP = 32  # iterations of a small constant loop that are written out
@@ -30,6 +30,7 @@ class Statements(Crews):
 
     taken: set[str]  # names of the IR that may not be given again
     loops = 0  # of the program around the place
+    watched: frozenset[str]  # see `overflow`
 
     def declare_storage(self, s: ir.Declare) -> None:
         raise NotImplementedError
@@ -122,7 +123,8 @@ class Statements(Crews):
             self.computed.add(s.var)
             return
         constant = "" if s.var.role is ir.Role.MUTABLE or s.value is None else "const "
-        value = "" if s.value is None else f" = {self.expressions.converted(s.value, s.var.dtype)}"
+        exact = s.var.name in self.watched
+        value = "" if s.value is None else f" = {self.expressions.converted(s.value, s.var.dtype, exact)}"
         self.line(f"{constant}{self.scalar_type(s.var)} {self.names.of(s.var)}{value};")
 
     def scalar_type(self, var: ir.Var) -> str:
@@ -132,25 +134,29 @@ class Statements(Crews):
         self.note(s.var, s.value)
         name, value = self.names.of(s.var), s.value
         updates = isinstance(value, ir.Binary) and value.left == s.var and value.op in "+-*"
-        if updates and value.dtype is s.var.dtype and value.dtype.bits >= 32:
+        exact = s.var.name in self.watched and not fits(value)
+        if updates and not exact and value.dtype is s.var.dtype and value.dtype.bits >= 32:
             assert isinstance(value, ir.Binary)
             self.line(f"{name} {value.op}= {self.expressions.value(value.right)};")
             return
-        self.line(f"{name} = {self.expressions.converted(value, s.var.dtype)};")
+        self.line(f"{name} = {self.expressions.converted(value, s.var.dtype, exact)};")
 
     # ---------------------------------------------------------------------------------------------------- memory
 
     def store(self, s: ir.Store) -> None:
         private = s.view.buffer.storage in PRIVATE
         with self.elected(everyone=private), self.guarded(s.view, s.index, s.checks, s.span) as index:
-            target = self.expressions.element(s.view, index)
-            self.line(f"{self.updated(target, s.op, s.value, s.view.buffer.dtype)};")
+            target, op, value = self.expressions.element(s.view, index), s.op, s.value
+            dtype, exact = s.view.buffer.dtype, s.view.buffer.name in self.watched
+            if exact and op and op in "+-*" and value.dtype is dtype and dtype in (S32, S64):
+                op, value = "", ir.Binary(op, ir.Load(s.view, index), value, dtype)
+            self.line(f"{self.updated(target, op, value, dtype, exact)};")
 
-    def updated(self, target: str, op: str, value: ir.Expr, dtype: Any) -> str:
+    def updated(self, target: str, op: str, value: ir.Expr, dtype: Any, exact: bool = False) -> str:
         """`target op= value` computed in the type the language says."""
         d, wide = self.dialect, compute_type(dtype)
         if not op:
-            return f"{target} = {self.expressions.converted(value, dtype)}"
+            return f"{target} = {self.expressions.converted(value, dtype, exact)}"
         operand = self.expressions.converted(value, wide)
         if op in "/%" and dtype.is_integer:
             current = target if wide is dtype else d.cast(target, dtype, wide)
