@@ -261,6 +261,11 @@ WRONG = [
     ("int v = a[1];", "", r"an array of s32 of rank 2 that lacks 1 index"),
     ("foo(a);", "", r":9:3: error: .*`foo` was not declared in this scope|undeclared identifier"),
     ("foo(3);", "int foo(int);\n", r":1:5: error: `foo\(int\)` is declared and defined nowhere"),
+    ('std::string s = "open;', "", r":9:\d+: error: .*missing terminating"),
+    ("std::cout << ", "", r":10:1: error: .*expected"),
+    ("scaled(a, 1);", "__cok__ {\nvoid g(int* a, int n) { a[0] = n; }\n}\n"
+     "__co__ s32 [4, 8] scaled(s32 [4, 8] x, int n) { parallel p by 4 { call g(n, 1); } return x; }\n",
+     r"note:   initializing argument 1 of `void g\(int ?\*, int\)`|no matching function for call to `?g"),
     ("} int main() {", "", r":9:\d+: error: .*redefinition of `.*main"),
 ]  # fmt: skip
 

@@ -51,10 +51,11 @@ def diagnostics(output: str, source: Source, verbatim: Sequence[Span]) -> list[D
 
 
 def _plain(text: str) -> str:
-    """Quotes as everywhere else, without the name of our namespace and the option that caused a message."""
+    """Quotes as everywhere else, without the names of our namespaces and the option that caused a message."""
     # An apostrophe inside a word (couldn't) quotes nothing.
     text = re.sub(r"(?<!\w)[\u2018\u2019'](.*?)[\u2018\u2019'](?!\w)", r"`\1`", text)
-    return re.sub(r" \[-(?:W[\w=+-]+|fpermissive)\]$", "", text.replace("croq_cell::", "").replace("choreo::", ""))
+    text = re.sub(r"\b(?:croq_cell|croq_cok|choreo)::", "", text)
+    return re.sub(r" \[-(?:W[\w=+-]+|fpermissive)\]$", "", text)
 
 
 def _span(source: Source, line: int, column: int, verbatim: Sequence[Span]) -> Span | None:
@@ -75,9 +76,15 @@ def _span(source: Source, line: int, column: int, verbatim: Sequence[Span]) -> S
 
 
 def _once(found: list[Diagnostic]) -> list[Diagnostic]:
+    """Without repetitions, and without what is expected because a string does not end or another error was before."""
+    open_string = False
     seen: set[tuple[str, int]] = set()
-    out = []
+    out: list[Diagnostic] = []
     for d in found:
+        text = d.message.removeprefix(SAYS)
+        if text.startswith("expected ") and (open_string or (out and text.endswith("at end of input"))):
+            continue
+        open_string = open_string or text.startswith("missing terminating")
         if (d.message, d.span.start) not in seen:
             seen.add((d.message, d.span.start))
             out.append(d)
