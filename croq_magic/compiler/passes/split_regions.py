@@ -61,6 +61,18 @@ def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
     return root if body is root.body else dataclasses.replace(root, body=body)
 
 
+def split_grid(root: ir.Region, taken: set[str]) -> ir.Region | None:
+    """The kernel `root` as phases of blocks between the barriers of its grid, which are all that is cut; None if it has
+    no such barrier. `taken` are names that may not be given again."""
+    if root.level is Level.DEVICE and len(root.body) == 1 and isinstance(root.body[0], ir.Region):
+        root = root.body[0]
+    scopes = [scope_of(s, root.attributes.cooperative) for s in root.body]
+    if root.level is not Level.BLOCK or all(scope is None or scope >= Level.BLOCK.depth for scope in scopes):
+        return None
+    body = _Split(taken, root.attributes.cooperative).region(root)
+    return ir.Region(Level.DEVICE, (), (), body, root.attributes, True, root.span)
+
+
 def _inside(body: ir.Body, taken: set[str], fiber: Level | None = None) -> ir.Body:
     """`body` with the regions in it split where they must be. `fiber` is the level of the fibers that run it."""
     out: list[ir.Stmt] = []

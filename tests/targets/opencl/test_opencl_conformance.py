@@ -11,7 +11,6 @@ import croq_magic as croq
 
 # Programs that OpenCL cannot express, and what is said about them.
 IMPOSSIBLE = {
-    "C44_grid_barrier": "a barrier of all blocks",
     "C45_producer_and_consumer": "events are not supported by the opencl target",
     "C46_older_event_idiom": "events are not supported by the opencl target",
     "C47_device_function": "the opencl target has no `__device__` functions",
