@@ -344,6 +344,33 @@ extern "C" __global__ void k(int* x) {
     np.testing.assert_array_equal(x[:16], [*range(8, 16), *[-1] * 8])
 
 
+def test_what_only_some_threads_read_is_read_by_no_others() -> None:
+    """A compiler must not move a load out of the loop, before the condition."""
+    text = """
+extern "C" __global__ void k(const int* x, int* r) {
+  __shared__ __align__(128) int m[2];
+  const int thread = threadIdx.x;
+  if (thread < 2) m[thread] = 0;
+  int best = x[0];
+  __syncthreads();
+  for (int i = 0; i < 64; ++i) {
+    if (x[i] > best) {
+      best = x[i];
+      if (thread == 0) {
+        m[0] = i;
+        m[1] = m[0] + m[1];
+      }
+    }
+  }
+  __syncthreads();
+  if (thread == 9) r[0] = m[0] * 1000 + m[1];
+}
+"""
+    x, r = np.arange(64, dtype=np.int32), np.zeros(1, np.int32)
+    clean(text, 1, 64, x, r)
+    assert r[0] == 63 * 1000 + 63 * 64 // 2
+
+
 @pytest.mark.parametrize("wide", ["int2", "int4", "double"])
 def test_addresses_of_wide_accesses(wide: str) -> None:
     text = f"""

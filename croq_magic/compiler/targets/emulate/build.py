@@ -68,6 +68,8 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
             # One place in the text stays one place in the module, and behind the place before it: what stands inline
             # has no line of the text but that of its neighbours.
             common += ["-fno-thread-jumps", "-fno-crossjumping", "-fno-reorder-blocks"]
+            # A load moved out of a loop or a branch would be one of threads that never come to it.
+            common += ["-fno-tree-loop-im", "-fno-tree-phiprop", "-fno-hoist-adjacent-loads"]
     if not checked:
         return (*common, "-O2")
     # Optimised as far as it leaves accesses as they are written.
