@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from croq_magic.compiler import syntax
 from croq_magic.compiler.diagnostics import Note, Report
 
 
-def symbols(trees: Sequence[syntax.Function], report: Report) -> list[tuple[str, syntax.Function]]:
+def symbols(
+    trees: Sequence[syntax.Function], report: Report, namespace: Callable[[syntax.Function], str]
+) -> list[tuple[str, syntax.Function]]:
     """The functions of a text, each with a name that no other has: its own, but `f_2` for the second `f`. One that has
-    the parameter types of an earlier one of its name is reported and left out."""
-    taken = {tree.name.text for tree in trees}
-    first: dict[tuple[str, tuple[str, ...]], syntax.Function] = {}
+    the parameter types of an earlier one of its name in the same `namespace` is reported and left out."""
+    names = [tree.name.text for tree in trees]
+    taken = set(names)
+    first: dict[tuple[str, str, tuple[str, ...]], syntax.Function] = {}
     seen: set[str] = set()
     out: list[tuple[str, syntax.Function]] = []
     for tree in trees:
         name = tree.name.text
-        kind = (name, tuple(map(_kind, tree.params)))
+        kind = (namespace(tree) if names.count(name) > 1 else "", name, tuple(map(_kind, tree.params)))
         if kind in first:
             before = first[kind].name.span
             report.error(

@@ -14,7 +14,18 @@ from collections.abc import Mapping, Sequence
 from functools import cached_property
 from typing import Any
 
-from croq_magic.compiler import describe, host_text, limits, nesting, overloads, recursion, store, syntax, syntax_text
+from croq_magic.compiler import (
+    describe,
+    host_text,
+    limits,
+    namespaces,
+    nesting,
+    overloads,
+    recursion,
+    store,
+    syntax,
+    syntax_text,
+)
 from croq_magic.compiler.check import UnitNames, check_function
 from croq_magic.compiler.check.context import Symbol
 from croq_magic.compiler.diagnostics import Report
@@ -108,7 +119,12 @@ def front_end(
     names.device_functions.update({tree.name.text: tree for tree in parsed if tree.is_device})
     functions: dict[str, Function] = {}
     # A macro that is wrong leaves names behind that nobody wrote.
-    for symbol, tree in () if macros_failed else overloads.symbols(trees, report):
+    named = (
+        ()
+        if macros_failed
+        else overloads.symbols(trees, report, lambda tree: namespaces.of_function(unit, tree.name.span.start))
+    )
+    for symbol, tree in named:
         if not nesting.check(tree, report):
             continue
         try:

@@ -161,6 +161,28 @@ int main() {
     assert done.stdout == "12 42 121\n"
 
 
+def test_functions_of_two_namespaces_may_be_alike() -> None:
+    source = """namespace naive { // }
+__co__ s32 [N] f(s32 [N] x) { s32 [N] y; parallel p by N y.at(p) = x.at(p); return y; }
+}
+namespace a::b { namespace { const char* brace = "{"; }
+struct S { __attribute__((unused)) int x = 0; };
+__co__ s32 [N] f(s32 [N] x) { s32 [N] y; parallel p by N y.at(p) = 2 * x.at(p); return y; }
+}
+__co__ s32 [N] f(s32 [N] x) { s32 [N] y; parallel p by N y.at(p) = 3 * x.at(p); return y; }
+int main() {
+  int x[2] = {1, 7};
+  auto v = choreo::make_spanview(x);
+  std::cout << naive::f(v)[1] << " " << a::b::f(v)[1] << " " << f(v)[1] << "\\n";
+}
+"""
+    assert run(source).stdout == "7 14 21\n"
+    with pytest.raises(croq.CompileError, match=r"`f` is already defined at line 2 for parameters of these types"):
+        run(source.replace("a::b", "naive"))
+    with pytest.raises(croq.CompileError, match=r"`f`: parameter `s32 \[N\] x` takes an array of s32 of rank 1, and"):
+        run(source.replace("naive::f(v)", "naive::f(3)"))
+
+
 def test_the_lines_of_both_streams_keep_their_order() -> None:
     program = croq.compile("""int main() {
   for (int i = 0; i < 50; ++i) {

@@ -71,9 +71,12 @@ def _wrong_call(name: str, candidates: Sequence[Signature], texts: Sequence[str]
     if re.search(r"too (?:few|many) arguments to function", texts[0]) and re.search(rf"\b{name}\(", whole):
         return _count(called, candidates, texts[0], found)
     match = re.search(rf"(?:passing|initializing) argument (\d+) of `?.*\b{name}\(", whole)
-    if match and len(candidates) == 1:
-        given = _given(_shorter(texts[0]))
-        return _argument(called, candidates[0].params[int(match[1]) - 1], int(match[1]), given)
+    if match:
+        number = int(match[1])
+        params = [each.params[number - 1] for each in candidates if number <= len(each.params)]
+        if len({each.declaration for each in params}) > 1:
+            return _none_fits(called, candidates)
+        return _argument(called, params[0], number, _given(_shorter(texts[0])))
     if re.search(rf"no matching function for call to `?{name}\b", texts[0]) or re.search(
         rf"no matching function for call to `{name}\(", texts[0]
     ):
@@ -106,10 +109,12 @@ def _no_match(called: str, candidates: Sequence[Signature], texts: Sequence[str]
             assert few is not None
             which = "too few" if int(few[2]) < int(few[1]) else "too many"
             return _count(called, candidates, which, found)
-    if len(candidates) > 1:
-        listed = ", ".join(f"`{s.text}`" for s in candidates)
-        return f"{called}: no function of that name takes these arguments; there are {listed}"
-    return None
+    return _none_fits(called, candidates) if len(candidates) > 1 else None
+
+
+def _none_fits(called: str, candidates: Sequence[Signature]) -> str:
+    listed = ", ".join(f"`{each.text}`" for each in candidates)
+    return f"{called}: no function of that name takes these arguments; there are {listed}"
 
 
 def _given(text: str) -> str:
