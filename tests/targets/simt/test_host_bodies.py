@@ -123,3 +123,27 @@ def test_small_floats(dtype: types.DType) -> None:
     assert get(1) == get(2)
     if dtype.name == "f8_e4m3":
         assert rounded(1e9) == 448.0 and rounded(-np.inf) == -448.0
+
+
+@pytest.mark.parametrize("operator", ["+", "-", "*", "^", "%"])
+@pytest.mark.parametrize("name", ["s32", "f32", "u16"])
+def test_long_expressions(operator: str, name: str) -> None:
+    if name == "f32" and operator in "^%":
+        return
+    text = f"__co__ {name} f({name} a, {name} b) {{ return {f' {operator} '.join(['a', 'b'] * 250)}; }}"
+    results = [croq.compile(text, target=target).functions["f"](3, 1) for target in ("cpu", "opencl")]
+    assert results[0] == results[1]
+
+
+def test_long_conditions_are_evaluated_at_every_turn() -> None:
+    condition = " * ".join(["(k + 1)"] * 90)
+    value = " ^ ".join(["v.at(k)", "a"] * 101)
+    text = f"""
+    __co__ s32 f(s32 a, s32 [8] v) {{
+      mutable s32 k = 0;
+      while ({condition} < 50 && k < 4) {{ k = k + 1; }}
+      return k + ({value});
+    }}"""
+    v = np.arange(8, dtype=np.int32)
+    k = next(k for k in range(5) if k == 4 or ((k + 1) ** 90 + 2**31) % 2**32 - 2**31 >= 50)
+    assert croq.compile(text, target="opencl").functions["f"](3, v) == k + (v[k] ^ 3)

@@ -9,7 +9,7 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler import integers, ir, recursion, views
 from croq_magic.compiler.passes.drop_zeroing import reads_zeros
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.cpu.checks import Operand
@@ -27,7 +27,8 @@ def host_text(function: ir.Function, kernels: Sequence[SimtKernel], target: str)
     """Translates a function whose launches are `kernels`. `Unsupported` for what only a compiler could run."""
     writer = HostWriter(function, kernels, target)
     try:
-        writer.write()
+        with recursion.deep():
+            writer.write()
     except Unsupported as problem:
         problem.span = problem.span or function.span
         raise
@@ -59,7 +60,8 @@ class HostWriter:
     # ------------------------------------------------------------------------------------------------------- text
 
     def line(self, text: str) -> None:
-        self.lines.append("    " * self.depth + text)
+        parts, self.expressions.parts = self.expressions.parts, []
+        self.lines += ("    " * self.depth + line for line in (*parts, text))
 
     @contextlib.contextmanager
     def block(self, head: str) -> Iterator[None]:

@@ -6,6 +6,7 @@ mathematical integers. The helpers that the text calls are those of `host_calls.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -18,12 +19,22 @@ from croq_magic.compiler.types import BOOL, F32, F64, TF32, DType
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD, ir.Role.DIM)
 
 
+_DEEP = 60  # parentheses in parentheses; Python takes 200
+_LONG = 4 * _DEEP  # what is shorter is not as deep
+
+
+def _depth(text: str) -> int:
+    """How many parentheses are open at once in a text."""
+    return max(itertools.accumulate((c == "(") - (c == ")") for c in text), default=0)
+
+
 class HostExpressions:
     """Prints expressions and collects the checks in them. `instance` holds the loops around."""
 
     def __init__(self, target: str) -> None:
         self.target = target
         self.checks: list[CheckSite] = []
+        self.parts: list[str] = []
         self.instance: list[ir.Var] = []
         self._names: dict[object, str] = {}
         self._kept: list[ir.Node] = []  # so that ids stay theirs
@@ -83,7 +94,16 @@ class HostExpressions:
     # ------------------------------------------------------------------------------------------------------ values
 
     def value(self, e: ir.Expr) -> str:
-        """A number that the type of `e` represents."""
+        """A number that the type of `e` represents. Python reads no text that is nested deeply, so that the inner part
+        of such an expression becomes a function, which `parts` has until it is written before the statement."""
+        text = self._value(e)
+        if len(text) < _LONG or _depth(text) < _DEEP:
+            return text
+        name = self.fresh("part")
+        self.parts.append(f"def {name}(): return {text}")
+        return f"{name}()"
+
+    def _value(self, e: ir.Expr) -> str:
         if isinstance(e, ir.Const):
             return self._literal(e)
         if isinstance(e, ir.Var):
@@ -131,7 +151,10 @@ class HostExpressions:
         return f"T_{dtype.name}"
 
     def _binary(self, e: ir.Binary) -> str:
-        op, left, right = e.op, self.value(e.left), self.value(e.right)
+        op = e.op
+        if e.dtype.is_integer and op in ("+", "-"):
+            return self._rounded(self._sum(e), e.dtype)
+        left, right = self.value(e.left), self.value(e.right)
         if op in ("&&", "||"):
             return f"({left} {'and' if op == '&&' else 'or'} {right})"
         if op in ("<", "<=", ">", ">=", "==", "!="):
@@ -145,10 +168,22 @@ class HostExpressions:
             if op == ">>":
                 return f"shift_right({left}, {right}, {bits})"
             return f"shift_left({left}, {right}, {0 if e.dtype.is_signed else 1}, {bits})"
-        text = f"({left} {op} {right})"
         if e.dtype.is_integer and op in "&|^":
-            return text
-        return self._rounded(text, e.dtype)
+            return f"({left} {op} {right})"
+        if e.dtype in (F32, TF32):
+            return f"f32({left} {op} {right})"
+        return self._rounded(f"({left} {op} {right})", e.dtype)
+
+    def _sum(self, e: ir.Expr) -> str:
+        """A sum of integers before it is brought back to its type, which is done once for all its terms."""
+        terms: list[str] = []
+        while isinstance(e, ir.Binary) and e.op in ("+", "-") and e.dtype.is_integer:
+            terms += (self.value(e.right), f" {e.op} ")
+            same, e = e.dtype, e.left
+            if e.dtype is not same:
+                break
+        terms.append(self.value(e))
+        return f"({''.join(reversed(terms))})"
 
     def cast(self, text: str, source: DType, target: DType) -> str:
         if source is target:
