@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from croq_magic.compiler.targets.cuda import faults, printing, staging, timing
+from croq_magic.compiler.targets.cuda import faults, staging, timing
+from croq_magic.compiler.targets.simt import printing
 from croq_magic.compiler.targets.simt.device import Extents, Memory
 from croq_magic.errors import CroqError
 

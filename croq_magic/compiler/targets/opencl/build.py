@@ -87,6 +87,12 @@ def restored(device: Any, key: str) -> Any | None:
         return None
 
 
+def prints(key: str) -> bool:
+    """Whether the kernels of the entry with that key may print."""
+    entry = cache.find(key)
+    return entry is not None and "module.cl" in entry.files and b"printf" in entry.read("module.cl")
+
+
 def _load(device: Any, binary: bytes) -> Any:
     """A program from its binary."""
     cl = pyopencl()

@@ -12,6 +12,7 @@ import numpy as np
 
 from croq_magic.compiler.targets.opencl.devices import Features, features
 from croq_magic.compiler.targets.opencl.runtimes import pyopencl
+from croq_magic.compiler.targets.simt import printing
 from croq_magic.compiler.targets.simt.device import Extents, Memory
 from croq_magic.errors import TargetError
 
@@ -42,9 +43,10 @@ def session(device: Any) -> Session:
 
 
 class OpenclDevice:
-    """A device with the kernels of one built program."""
+    """A device with the kernels of one built program; `prints` says that kernels print."""
 
-    def __init__(self, device: Any, program: Any) -> None:
+    def __init__(self, device: Any, program: Any, prints: bool = False) -> None:
+        self.prints = prints
         self.features: Features = features(device)
         self._cl = pyopencl()
         self._session = session(device)
@@ -95,6 +97,14 @@ class OpenclDevice:
     # ------------------------------------------------------------------------------------------------------ launches
 
     def launch(self, symbol: str, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None:
+        if self.prints:  # some runtimes write while a kernel runs, others when it has ended
+            with printing.shown():
+                self._launch(symbol, grid, block, shared_bytes, args)
+                self.synchronize()
+        else:
+            self._launch(symbol, grid, block, shared_bytes, args)
+
+    def _launch(self, symbol: str, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None:
         self._check(block)
         try:
             with self._lock:

@@ -50,7 +50,8 @@ def load(device: Any, emission: SimtEmission, function: ir.Function) -> OpenclMo
     if not emission.kernels:
         return OpenclModule(Launcher(host, OpenclDevice(device, None)), True, "", ("", host.record))
     program, key, cached = build.program(device, emission.text, function.name)
-    return OpenclModule(Launcher(host, OpenclDevice(device, program)), cached, key, (key, host.record))
+    made = OpenclDevice(device, program, "printf" in emission.text)
+    return OpenclModule(Launcher(host, made), cached, key, (key, host.record))
 
 
 def restore(device: Any, record: Record, source: Source) -> OpenclModule | None:
@@ -60,4 +61,5 @@ def restore(device: Any, record: Record, source: Source) -> OpenclModule | None:
     if key and program is None:
         return None
     host = HostProgram.restore(host_record, source)
-    return OpenclModule(Launcher(host, OpenclDevice(device, program)), True, key, record)
+    made = OpenclDevice(device, program, build.prints(key))
+    return OpenclModule(Launcher(host, made), True, key, record)

@@ -1,8 +1,8 @@
 """What kernels print, in the cell.
 
-The driver writes it to the C library's standard output when somebody waits for the device. In a notebook that is not
-where cells write, so while we wait file descriptor 1 is a file of our own, and what has come into it goes to
-`sys.stdout`.
+Drivers and runtimes write it to the C library's standard output, at the latest when somebody waits for the device. In a
+notebook that is not where cells write, so while we wait file descriptor 1 is a file of our own, and what has come into
+it goes to `sys.stdout`.
 """
 
 from __future__ import annotations
