@@ -410,3 +410,17 @@ extern "C" __global__ void k(int* x, int by) {{
     assert f"thread {extent - 1} of block 0 uses element {extent} of an array of {extent}" in message and lines == [8]
     message, lines = only(run(text.replace("first[t + by]", "0"), 1, extent, x, -1), "outside")
     assert f"thread 0 of block 0 uses element -1 of an array of {extent}" in message and lines == [6]
+
+
+def test_behind_shared_memory_the_nearest_array_is_named() -> None:
+    text = """
+__device__ int get(const int* p, int i) { return p[i]; }
+extern "C" __global__ void k(int* x) {
+  __shared__ int only[20];
+  only[threadIdx.x] = x[threadIdx.x];
+  __syncthreads();
+  x[threadIdx.x] = get(only, threadIdx.x + 3);
+}
+"""
+    message, _ = only(run(text, 1, 18, np.zeros(18, np.int32)), "outside")
+    assert "thread 17 of block 0 reads 4 bytes 0 bytes behind the end of shared `only` of 80 bytes" in message

@@ -173,8 +173,7 @@ class _Describer:
     def _variable(self, offset: int) -> tuple[str, int] | None:
         for variable in self.library.variables:
             if variable.offset <= offset < variable.offset + variable.size:
-                match = _SYMBOL.match(variable.symbol)
-                return (match[1] if match else variable.symbol), variable.offset
+                return _plain(variable.symbol), variable.offset
         return None
 
     def _beyond(self) -> str:
@@ -182,8 +181,12 @@ class _Describer:
         where = {1: "a global buffer", 2: "static shared memory", 3: "dynamic shared memory"}.get(f.space)
         if where is None:
             return f"{f.size} bytes outside every buffer"
-        side = f"{-f.offset} bytes before" if f.offset < 0 else f"{max(0, f.offset - f.extent)} bytes behind the end of"
-        return f"{f.size} bytes {side} {where} of {f.extent} bytes"
+        offset, extent = f.offset, f.extent
+        if f.space == 2 and self.library.variables:  # the array that is nearest
+            near = min(self.library.variables, key=lambda v: max(v.offset - offset, offset - v.offset - v.size, 0))
+            where, offset, extent = f"shared `{_plain(near.symbol)}`", offset - near.offset, near.size
+        side = f"{-offset} bytes before" if offset < 0 else f"{max(0, offset - extent)} bytes behind the end of"
+        return f"{f.size} bytes {side} {where} of {extent} bytes"
 
     def _times(self) -> str:
         return f" ({self.finding.count} times)" if self.finding.count > 1 else ""
@@ -200,6 +203,12 @@ class _Describer:
             if 0 < line.line <= len(lines):
                 text = lines[line.line - 1]
         return f"    {line.file}:{line.line}: {text.strip()}"
+
+
+def _plain(symbol: str) -> str:
+    """The name of a variable from that of its symbol."""
+    match = _SYMBOL.match(symbol)
+    return match[1] if match else symbol
 
 
 def _at(line: Line | None) -> str:
