@@ -57,7 +57,8 @@ def _target(chosen: Options) -> targets.Target:
         more = f"did you mean {near[0]}?" if near else f"there are {', '.join(targets.words())}"
         raise UsageError(f"no target {chosen.target}; {more}")
     target = "cuda" if chosen.emit and chosen.target == "auto" else chosen.target
-    chosen.arch = targets.offline_arch(target, chosen.arch)  # compiling needs no GPU
+    if chosen.arch is None:
+        chosen.arch = targets.offline_arch(target, None)  # compiling needs no GPU
     found = targets.choose(target, chosen.arch)
     if chosen.emit and found.name != "cuda":
         raise UsageError(f"--emit {chosen.emit} is of the target cuda, not {chosen.target}")
