@@ -6,10 +6,11 @@ ask, `files` reads and writes, `messages` prints.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 __all__ = ["main"]
 
@@ -63,7 +64,22 @@ def _run(words: list[str]) -> int:
     from croq_magic.driver import options
     from croq_magic.driver.run import run
 
-    return run(options.parse(words))
+    chosen = options.parse(words)
+    with _conformance() if chosen.conformance else contextlib.nullcontext():
+        return run(chosen)
+
+
+@contextlib.contextmanager
+def _conformance() -> Iterator[None]:
+    """Targets that contract multiplications with additions do not, inside."""
+    before = os.environ.get("CROQ_CONFORMANCE")
+    os.environ["CROQ_CONFORMANCE"] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop("CROQ_CONFORMANCE")
+        if before is not None:
+            os.environ["CROQ_CONFORMANCE"] = before
 
 
 def _failed(text: str, status: int) -> int:

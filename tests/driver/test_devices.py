@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -60,3 +61,16 @@ for w; do case $w in *.cu) cp "$w" "$0.cu";; esac; done
     words = (tmp_path / "nvcc.words").read_text().split("\n")
     assert "-arch=sm_90a" in words and "-std=c++17" in words and words[words.index("-o") + 1] == "out"
     assert "__global__" in (tmp_path / "nvcc.cu").read_text()
+
+
+@pytest.mark.parametrize("option", [(), ("--conformance",)])
+def test_conformance_reaches_the_compiler_of_the_target(
+    croqtile: Run, tmp_path: Path, option: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("CROQ_CONFORMANCE", raising=False)
+    text = croqtile(*option, "-t", "cuda", "-gs", str(SEED / "ele_add.co")).out
+    assert ("-fmad=false" in text) == bool(option) and "nvcc" in text
+    assert "CROQ_CONFORMANCE" not in os.environ
+    for target in ("cpu", "emulate"):  # they never contract
+        plain, asked = (croqtile(*o, "-t", target, "-es", str(SEED / "ele_add.co")).out for o in ((), option))
+        assert plain.replace(" -fmad=false", "") == asked.replace(" -fmad=false", "") != ""

@@ -74,7 +74,8 @@ class CudaHost(CpuHost):
         return [*command, "-ldl"] if kind == "executable" else command
 
     def source_command(self, source: str, output: str) -> list[str]:
-        return ["nvcc", "-std=c++17", "-O3", f"-arch={self.cuda.arch}", source, "-o", output]
+        exact = ["-fmad=false"] if self.cuda.conformance else []
+        return ["nvcc", "-std=c++17", "-O3", f"-arch={self.cuda.arch}", *exact, source, "-o", output]
 
     def link_command(self, parts: Sequence[str], output: str) -> list[str]:
         return [*super().link_command(parts, output), "-ldl"]
