@@ -27,6 +27,7 @@ class CpuHost:
     """The host side of the CPU target; see `HostTarget`."""
 
     suffix = ".cpp"
+    optimisation = "-O3"
 
     def __init__(self, target: CpuTarget) -> None:
         self.target = target
@@ -51,6 +52,7 @@ class CpuHost:
         compiler = toolchain.find()
         kept = [f for f in toolchain.flags(compiler) if f not in ("-fno-exceptions", "-fvisibility=hidden", "-fPIC")]
         kept = [f for f in kept if f not in ("-fno-plt", "-fno-builtin-printf")]
+        kept = [self.optimisation if f == "-O3" else f for f in kept]
         return (*kept, "-pthread", *(("-g",) if debug else ()))
 
     def compile_command(

@@ -30,6 +30,7 @@ class CudaHost(CpuHost):
     """The host side of the CUDA target; see `HostTarget`."""
 
     suffix = ".cu"
+    optimisation = "-O2"  # of the host: kernels are compiled apart, and -O3 takes a quarter longer
 
     def __init__(self, target: CudaTarget) -> None:
         self.cuda = target
