@@ -199,6 +199,15 @@ int main() { auto x = choreo::make_spandata<choreo::s32>(9); f(x); }
     assert "at line 1" in said
 
 
+def test_a_kernel_that_the_processor_stops_is_named_by_the_emulator() -> None:
+    source = """__device__ int part(int a, int b) { return a / b; }
+__co__ void f(s32 [9]& x, s32 k) { parallel p by 9 { x.at(p) = call part(x.at(p), k); } }
+int main() { auto x = choreo::make_spandata<choreo::s32>(9); x.fill(1); f(x, 0); }
+"""
+    said = failure(source, "emulate")
+    assert "f: f_kernel: thread 0 of block 0 divides an integer by zero" in said and "at line 1" in said
+
+
 def test_opencl_programs_run_in_an_empty_environment(tmp_path: Path) -> None:
     from whole.devices import MISSING
 

@@ -6,7 +6,8 @@
 // threads, except where their order or their findings must not depend on the machine (printing, checking), and where
 // blocks wait for each other: then they live side by side on one thread.
 //
-// croq_emulate_check.h sees every access of a checked module, croq_emulate_profile.h counts.
+// croq_emulate_check.h sees every access of a checked module, croq_emulate_profile.h counts; croq_emulate_faults.h takes
+// what the processor refuses.
 #include "croq_cpu.h"
 
 #include <errno.h>
@@ -240,5 +241,6 @@ void give_way(croq_thread* self, uint32_t site);
 }  // namespace croq_inside
 
 #include "croq_emulate_check.h"
+#include "croq_emulate_faults.h"
 #include "croq_emulate_schedule.h"
 #include "croq_emulate_warp.h"

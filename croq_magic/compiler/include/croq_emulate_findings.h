@@ -75,6 +75,23 @@ struct describer {
     }
     return "deadlock in block " + index(f.block, launch.grid) + ": waiting are " + waits;
   }
+  std::string fault() const {
+    const std::string it = who() + (f.access == 0 ? " reads" : f.access == 1 ? " writes" : " uses");
+    const std::string line = at(f.site);
+    char address[32];
+    std::snprintf(address, sizeof address, "0x%llx", (unsigned long long)f.buffer);
+    switch (f.details[0]) {
+      case 1: return it + (f.access < 0 ? "" : " through") + " a null pointer" + line + " (address " + address + ")";
+      case 2: return it + " address " + address + line + ", where there is no memory of the kernel's";
+      case 3: return it + " an address that no memory can have" + line;
+      case 4:
+        return who() + " needs more than its " + std::to_string(f.extent >> 10) +
+               " KiB of local memory" + line +
+               ": large arrays, an index far outside one, or a function that calls itself too often";
+      case 5: return who() + " divides an integer by zero, or the least one by -1" + line;
+      default: return who() + " comes to an instruction that stops it" + line;
+    }
+  }
   std::string sentence() const {
     switch (f.kind) {
       case CROQ_FOUND_RACE:
@@ -110,6 +127,7 @@ struct describer {
                  ", but the address is not a multiple of that" + times();
         return who() + " copies " + std::to_string(f.size) + " bytes asynchronously" + at(f.site) +
                ", but an address is not a multiple of that" + times();
+      case CROQ_FOUND_FAULT: return fault();
       default: return who() + " stops the kernel" + at(f.site);
     }
   }

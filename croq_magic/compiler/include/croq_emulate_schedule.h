@@ -502,6 +502,7 @@ void run_blocks(const void* frame, int64_t begin, int64_t end, croq_lane* lane) 
   worker.block_offset = offset;
   if (launch->anchor && launch->shared_size) worker.static_shared = launch->anchor() - launch->shared_shift;
   worker.first_serial = __atomic_load_n(&serials, __ATOMIC_RELAXED);
+  FaultsOfThread faults(launch->module);
   Stacks* stacks = stacks_of_thread();
   const int64_t unit = 1 << 14;
   const int64_t wanted = (launch->stack_bytes + unit - 1) / unit * unit;
@@ -584,7 +585,10 @@ EXPORT int32_t croq_emulate_entry(croq_lane* lane, const int64_t* words) {
   const croq_emulate_launch* launch = (const croq_emulate_launch*)words[0];
   croq_site own = {0};
   const int64_t blocks = (int64_t)launch->grid.x * launch->grid.y * launch->grid.z;
-  return croq_rt->launch(lane, &own, run_blocks, launch, blocks, 0, launch->serial ? CROQ_SERIAL : 0);
+  begin_faults();
+  const int32_t code = croq_rt->launch(lane, &own, run_blocks, launch, blocks, 0, launch->serial ? CROQ_SERIAL : 0);
+  end_faults();
+  return code;
 }
 
 EXPORT void croq_emulate_attach(const croq_runtime* table) {
@@ -594,6 +598,7 @@ EXPORT void croq_emulate_attach(const croq_runtime* table) {
   started = true;
   pthread_key_create(&stacks_key, free_stacks);
   pthread_key_create(&blocks_key, free_blocks);
+  pthread_key_create(&fault_key, free);
 }
 
 }  // namespace croq_inside

@@ -86,7 +86,8 @@ class EmulatedTarget:
         """Compiler, options, architecture and mode: what a module's cache key has besides its text."""
         from croq_magic.compiler.targets.emulate import build
 
-        return {**build.parts_of("", self.checked), **self.cuda.identity(), "target": self.name}
+        text = {f"text's {name}": value for name, value in self.cuda.identity().items()}
+        return {**build.parts_of("", self.checked), **text, "target": self.name}
 
     def restore(self, record: Record, source: Source) -> EmulatedModule | None:
         """A function built before, from its module's record; None if its cache entry is gone."""

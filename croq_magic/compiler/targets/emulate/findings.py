@@ -26,6 +26,7 @@ KINDS = {
     10: "divergent barrier",
     11: "trap",
     12: "outside",
+    13: "fault",
 }
 _WAITS = {1: "a block barrier", 2: "the other lanes of the warp", 3: "an mbarrier", 4: "the grid's barrier"}
 _SYMBOL = re.compile(r"(?:^_ZG?V?Z.*E|^_Z\w*?|^)L?\d+([A-Za-z_]\w*?)(?:_\d+)?E?$")
@@ -137,7 +138,30 @@ class _Describer:
                 f"{self._who()} uses element {f.details[0]} of an array of {f.details[1]}{_at(self.line)}"
                 f"{self._times()}"
             )
+        if f.kind == 13:
+            return self._fault()
         return f"{self._who()} stops the kernel{_at(self.line)}"
+
+    def _fault(self) -> str:
+        """What the processor has refused."""
+        f = self.finding
+        who, at = self._who(), _at(self.line)
+        verb = {0: "reads", 1: "writes"}.get(f.access, "uses")
+        address = f"0x{f.buffer & (1 << 64) - 1:x}"
+        if f.details[0] == 1:
+            return f"{who} {verb}{' through' * (f.access >= 0)} a null pointer{at} (address {address})"
+        if f.details[0] == 2:
+            return f"{who} {verb} address {address}{at}, where there is no memory of the kernel's"
+        if f.details[0] == 3:
+            return f"{who} {verb} an address that no memory can have{at}"
+        if f.details[0] == 4:
+            return (
+                f"{who} needs more than its {f.extent >> 10} KiB of local memory{at}: large arrays, an index far "
+                "outside one, or a function that calls itself too often"
+            )
+        if f.details[0] == 5:
+            return f"{who} divides an integer by zero, or the least one by -1{at}"
+        return f"{who} comes to an instruction that stops it{at}"
 
     def _deadlock(self) -> str:
         f = self.finding

@@ -19,6 +19,7 @@ HEADERS = (
     "croq_stacks.h",
     "croq_emulate_abi.h",
     "croq_emulate_check.h",
+    "croq_emulate_faults.h",
     "croq_emulate_profile.h",
     "croq_emulate_schedule.h",
     "croq_emulate_warp.h",
