@@ -17,7 +17,8 @@ import croq_magic as croq
 from croq_magic import doctor
 from croq_magic.compiler import targets
 from croq_magic.compiler.targets import base, detect
-from croq_magic.compiler.targets.cuda import nvrtc, printing, system
+from croq_magic.compiler.targets.cuda import nvrtc, system
+from croq_magic.compiler.targets.simt import printing
 
 TWICE = """
 __co__ s32 [N] twice(s32 [N] v) {
