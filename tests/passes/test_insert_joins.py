@@ -10,6 +10,9 @@ import pytest
 from croq_magic.compiler import ir, views
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.insert_joins import InsertJoins
+from croq_magic.compiler.pipeline import front_end
+from croq_magic.compiler.source import Source
+from croq_magic.compiler.targets import cuda
 from croq_magic.compiler.text import format_body, format_function
 from croq_magic.compiler.types import BOOL, S32
 from tests.ir_builders import (
@@ -354,3 +357,54 @@ def test_the_input_is_not_changed() -> None:
     before = format_function(program)
     InsertJoins()(program, Context())
     assert format_function(program) == before
+
+
+ROTATED = """__co__ f32 [64] f(f32 [K, 64] x) {
+  f32 [64] r;
+  parallel b by 1 : block {
+    shared f32 [64] sum {0.0f};
+    c0 = dma.copy.async x.subspan(1, 64).at(0, 0) => shared;
+    c1 = dma.copy.async x.subspan(1, 64).at(1, 0) => shared;
+    c2 = dma.any;
+    BEFORE
+    foreach k in [K - 2] {
+      c2 = dma.copy.async x.subspan(1, 64).at(k + 2, 0) => shared;
+      wait c0;
+      parallel t by 64 : thread { sum.at(t) += c0.data.at(0, t); }
+      rotate(c0, c1, c2);
+      AFTER
+    }
+    wait c0, c1;
+    parallel t by 64 : thread { r.at(t) = sum.at(t) + c0.data.at(0, t) + c1.data.at(0, t); }
+  }
+  return r;
+}
+"""
+
+
+def joins_of(source: str) -> list[str]:
+    """The reasons of the barriers in a program, in order, with `for` where a loop begins."""
+    front = front_end(Source(source), cuda.target("sm_80").limits, {})
+    front.report.raise_errors()
+    lines = format_function(InsertJoins()(front.functions["f"], Context())).splitlines()
+    found = [line.strip() for line in lines if "barrier" in line or line.strip().startswith("for k")]
+    return ["for" if line.startswith("for") else line.split("//")[-1].strip() for line in found]
+
+
+def test_rotated_handles_have_slots_of_their_own() -> None:
+    plain = joins_of(ROTATED.replace("BEFORE", "").replace("AFTER", ""))
+    reused = "before c0_c1_c2 is rewritten"
+    # The copies before the loop and the first one in it are apart; the next turn's takes the slot that was read.
+    assert plain[0] == "for"
+    assert any(reason.startswith(reused) and "next iteration" in reason for reason in plain)
+    assert not any(reason == reused for reason in plain)
+    # A rotation between two copies: the later one may go where the earlier one has.
+    rotated = joins_of(ROTATED.replace("BEFORE", "rotate(c0, c1, c2);").replace("AFTER", ""))
+    assert rotated[0] == reused and rotated[1] == "for"
+
+
+def test_a_copy_behind_the_rotation_meets_what_was_read_before_it() -> None:
+    again = "c2 = dma.copy.async x.subspan(1, 64).at(k, 0) => shared; wait c2;"
+    found = joins_of(ROTATED.replace("BEFORE", "").replace("AFTER", again))
+    at = found.index("for")
+    assert "before c0_c1_c2 is rewritten" in found[at + 1 :]

@@ -40,7 +40,8 @@ class Access:
     """One touch of a buffer. `slot` holds constant subscripts, None where one is not constant.
 
     `ordered` says that a barrier of the unit (not of the block) stands between this access and the point of view,
-    `waited` that the wait for an event does.
+    `waited` that the wait for an event does. `handle` names the variable that is the only subscript, as it is at the
+    point of view; "" where that is not known.
     """
 
     buffer: ir.Buffer
@@ -49,6 +50,7 @@ class Access:
     who: Who
     ordered: bool = False
     waited: bool = False
+    handle: str = ""
 
     def overlaps(self, other: Access) -> bool:
         """Whether the two may touch the same element."""
@@ -70,7 +72,9 @@ def of_view(view: ir.View, mode: Mode, who: Who) -> Iterator[Access]:
     if view.buffer.storage in _COMMON:
         slots = tuple(integers.value(s) for s in view.slot)
         known = tuple(s for s in slots if s is not None)
-        yield Access(view.buffer, known if len(known) == len(slots) else None, mode, who)
+        only = view.slot[0] if len(view.slot) == 1 else None
+        handle = only.name if isinstance(only, ir.Var) else ""
+        yield Access(view.buffer, known if len(known) == len(slots) else None, mode, who, handle=handle)
 
 
 def loads(nodes: Iterable[object], who: Who) -> Iterator[Access]:

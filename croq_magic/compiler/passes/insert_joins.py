@@ -15,12 +15,14 @@ and read after still need a join.
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterable
 from typing import ClassVar
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Access, Mode, Who, of_statement, of_view
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.map_limits import threads_per_block
+from croq_magic.compiler.passes.rotations import changes, handles
 from croq_magic.compiler.passes.structure import bodies, ends, map_kernels, map_regions
 from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
@@ -75,12 +77,13 @@ class _Joiner:
         self.operations = {n.token.name for n in walk(kernel) if isinstance(n, ir.Mma) and n.token is not None}
         self.written: set[ir.Buffer] = set()
         self.arriving: dict[str, Accesses] = {}
+        self.handles = handles(kernel)
         for node in walk(kernel):
             if isinstance(node, ir.Stmt):
                 found = of_statement(node)
                 self.written |= {a.buffer for a in found if a.mode is not Mode.READ}
                 if isinstance(node, ir.Copy) and node.token is not None:
-                    writes = tuple(of_view(node.dst, Mode.WRITE, Who.BLOCK))
+                    writes = _anyhow(of_view(node.dst, Mode.WRITE, Who.BLOCK))
                     self.arriving[node.token.name] = _merge(self.arriving.get(node.token.name, ()), writes)
 
     @property
@@ -107,6 +110,7 @@ class _Joiner:
         pending: Accesses = before
         passed = waited = False
         changed = False
+        moved: frozenset[str] = frozenset()
         for statement in body:
             flow = self.statement(statement)
             need = self.conflict(pending, flow.first)
@@ -118,7 +122,10 @@ class _Joiner:
             changed = changed or flow.body[0] is not statement
             out.extend(flow.body)
             if not passed:
-                first = _merge(first, _waited(flow.first) if waited else flow.first)
+                here = _anyhow(flow.first, moved)
+                first = _merge(first, _waited(here) if waited else here)
+            changes_here = changes((statement,), self.handles)
+            pending, moved = _anyhow(pending, changes_here), moved | changes_here
             if isinstance(statement, (ir.WaitEvent, ir.NamedBarrier)):
                 pending, waited = _waited(pending), True
             pending = flow.last if flow.barrier else _merge(pending, flow.last)
@@ -162,8 +169,12 @@ class _Joiner:
         again = own if isinstance(s, ir.While) else ()
         flow = self.body(s.body, own)
         body, last, barrier = flow.body, flow.last, flow.barrier
-        need = None if _once(s) else self.conflict(flow.last, _merge(again, flow.first), next_iteration=True)
         early = _leaves_early(s.body)
+        first = flow.first
+        if early or not barrier:  # accesses of several iterations
+            moved = changes(s.body, self.handles)
+            first, last = _anyhow(first, moved), _anyhow(last, moved)
+        need = None if _once(s) else self.conflict(last, _merge(again, first), next_iteration=True)
         if need is not None:
             join = ir.Barrier(need.scope, need.reason)
             body = (join, *body) if early else (*body, join)
@@ -172,7 +183,7 @@ class _Joiner:
         if early:
             last, barrier = self.everything(s.body), False
         runs = isinstance(s, ir.For) and _certain(s)
-        first = _merge(own, flow.first)
+        first = _merge(own, first)
         return _Flow((_replace(s, body=body),), first, _merge(again, () if runs else own, last), barrier and runs)
 
     def masked(self, s: ir.Masked, own: Accesses) -> _Flow:
@@ -200,7 +211,7 @@ class _Joiner:
             found = _merge(found, self.own(statement), *(self.everything(inner) for inner in bodies(statement)))
             if isinstance(statement, ir.Wait):
                 found = _merge(found, self.completed(statement))
-        return found
+        return _anyhow(found, changes(body, self.handles))
 
     def completed(self, s: ir.Wait) -> Accesses:
         """Writes that a wait makes complete; handles that were swapped may stand for any transfer."""
@@ -251,6 +262,9 @@ class _Joiner:
         """The scope of the barrier between two accesses, None if they need none."""
         if not before.conflicts(after):
             return None
+        group = self.handles.get(before.handle)
+        if group is not None and before.handle != after.handle and self.handles.get(after.handle) == group:
+            return None
         if (before.waited or after.waited) and after.mode is not Mode.READ:
             return None
         if Who.BLOCK in (before.who, after.who):
@@ -269,6 +283,13 @@ def _replace(s: ir.Stmt, **updates: ir.Body) -> ir.Stmt:
 
 def _merge(*parts: Accesses) -> Accesses:
     return tuple(dict.fromkeys(access for part in parts for access in part))
+
+
+def _anyhow(accesses: Iterable[Access], moved: frozenset[str] | None = None) -> Accesses:
+    """Accesses whose handles (those in `moved`, all if none are given) have another slot at the point of view."""
+    return tuple(
+        dataclasses.replace(a, handle="") if a.handle and (moved is None or a.handle in moved) else a for a in accesses
+    )
 
 
 def _waited(accesses: Accesses) -> Accesses:
