@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.types import ALL, BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
@@ -348,3 +349,12 @@ def cxx_string(data: bytes) -> str:
         else:
             out.append(f"\\{byte:03o}")
     return "".join(out)
+
+
+def asm_operands(items: Sequence[tuple[str, str, ir.Node]], names: Names, value: Callable[[ir.Expr], str]) -> str:
+    """Operands of GNU inline assembly: `[name] "constraint"(value)`, ..."""
+    texts = []
+    for name, constraint, node in items:
+        text = names.of(node) if isinstance(node, ir.Var) else value(cast(ir.Expr, node))
+        texts.append((f"[{name}] " if name else "") + f'"{constraint}"({text})')
+    return ", ".join(texts)

@@ -13,7 +13,15 @@ from croq_magic.compiler.targets.cpu.checks import Operand
 from croq_magic.compiler.targets.cpu.guards import ModuleState
 from croq_magic.compiler.targets.cpu.loops import Loops
 from croq_magic.compiler.targets.cpu.vector import VectorLoop
-from croq_magic.compiler.targets.emit_cxx import INDEX, Names, Unsupported, compute_type, ctype, cxx_string
+from croq_magic.compiler.targets.emit_cxx import (
+    INDEX,
+    Names,
+    Unsupported,
+    asm_operands,
+    compute_type,
+    ctype,
+    cxx_string,
+)
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL, S32
 
@@ -315,12 +323,8 @@ class Statements(Loops):
         self.verbatim(s.text)
 
     def asm(self, s: ir.Asm) -> None:
-        def operands(items: Sequence[tuple[str, str, Any]]) -> str:
-            texts = []
-            for name, constraint, node in items:
-                value = self.names.of(node) if isinstance(node, ir.Var) else self.expressions.value(node)
-                texts.append((f"[{name}] " if name else "") + f'"{constraint}"({value})')
-            return ", ".join(texts)
+        def operands(items: Sequence[tuple[str, str, ir.Node]]) -> str:
+            return asm_operands(items, self.names, self.expressions.value)
 
         clobbers = ", ".join(f'"{c}"' for c in s.clobbers)
         template = cxx_string(s.template.encode())

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.emulate import build
 from croq_magic.compiler.targets.emulate.device import EmulatedDevice
 from croq_magic.compiler.targets.simt.host import HostProgram
+from croq_magic.compiler.targets.simt.launcher import Launcher
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
@@ -17,23 +18,6 @@ if TYPE_CHECKING:
 # Key of the cache entry, text, whether it is checked, report arguments of the kernels, those whose blocks run together,
 # record of the host part.
 Record = tuple[str, str, bool, Mapping[str, int], tuple[str, ...], Any]
-
-
-class Launcher:
-    """Calls one function."""
-
-    def __init__(self, host: HostProgram, device: EmulatedDevice) -> None:
-        self._host = host
-        self._device = device
-
-    @property
-    def fills_result(self) -> bool:
-        """Every element of the result is stored, so its array may hold anything before the call."""
-        return self._host.fills_result
-
-    def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
-        """Runs the function; see `HostProgram.run`."""
-        return self._host.run(self._device, values, dims, result)
 
 
 class EmulatedModule(NamedTuple):

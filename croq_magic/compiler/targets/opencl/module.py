@@ -2,36 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets.opencl import build
 from croq_magic.compiler.targets.opencl.device import OpenclDevice
 from croq_magic.compiler.targets.simt.host import HostProgram
+from croq_magic.compiler.targets.simt.launcher import Launcher
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
     from croq_magic.compiler.targets.simt.emission import SimtEmission
 
 Record = tuple[str, Any]  # key of the program's cache entry, record of the host part
-
-
-class Launcher:
-    """Calls one function."""
-
-    def __init__(self, host: HostProgram, device: OpenclDevice) -> None:
-        self._host = host
-        self._device = device
-
-    @property
-    def fills_result(self) -> bool:
-        """Every element of the result is stored, so its array may hold anything before the call."""
-        return self._host.fills_result
-
-    def __call__(self, values: Sequence[Any], dims: Mapping[str, int], result: Any = None) -> Any:
-        """Runs the function; see `HostProgram.run`."""
-        return self._host.run(self._device, values, dims, result)
 
 
 class OpenclModule(NamedTuple):

@@ -12,7 +12,7 @@ from typing import Any
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.structure import bodies, nested
-from croq_magic.compiler.targets.emit_cxx import Unsupported, compute_type, cxx_string
+from croq_magic.compiler.targets.emit_cxx import Unsupported, asm_operands, compute_type, cxx_string
 from croq_magic.compiler.targets.simt import copies
 from croq_magic.compiler.targets.simt.copies import PRIVATE
 from croq_magic.compiler.targets.simt.crews import Crews
@@ -423,12 +423,8 @@ class Statements(Crews):
         self.verbatim(s.text)
 
     def asm(self, s: ir.Asm) -> None:
-        def operands(items: Sequence[tuple[str, str, Any]]) -> str:
-            texts = []
-            for name, constraint, node in items:
-                value = self.names.of(node) if isinstance(node, ir.Var) else self.expressions.value(node)
-                texts.append((f"[{name}] " if name else "") + f'"{constraint}"({value})')
-            return ", ".join(texts)
+        def operands(items: Sequence[tuple[str, str, ir.Node]]) -> str:
+            return asm_operands(items, self.names, self.expressions.value)
 
         clobbers = ", ".join(f'"{c}"' for c in s.clobbers)
         template = cxx_string(s.template.encode())
