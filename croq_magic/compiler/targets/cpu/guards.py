@@ -53,14 +53,6 @@ class Guards(Writer):
     def unsupported(self, what: str, span: Span | None) -> None:
         raise Unsupported(f"{what} not supported by the CPU target yet", span)
 
-    @contextlib.contextmanager
-    def nest(self, heads: Sequence[str]) -> Iterator[None]:
-        """The loops or conditions of `heads`, one inside the other."""
-        with contextlib.ExitStack() as stack:
-            for head in heads:
-                stack.enter_context(self.block(head))
-            yield
-
     def site(
         self,
         what: str,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from croq_magic.compiler.source import Span
 
@@ -46,6 +46,14 @@ class Writer:
         yield
         self.depth -= 1
         self.line(tail)
+
+    @contextlib.contextmanager
+    def nest(self, heads: Sequence[str]) -> Iterator[None]:
+        """The loops or conditions of `heads`, one inside the other."""
+        with contextlib.ExitStack() as stack:
+            for head in heads:
+                stack.enter_context(self.block(head))
+            yield
 
     def verbatim(self, text: str) -> None:
         """Text that must not be touched, whatever lines it has."""

@@ -59,14 +59,6 @@ class Guards(Writer):
     def unsupported(self, what: str, span: Span | None) -> Unsupported:
         return Unsupported(f"{what} not supported by the {self.dialect.name} target yet", span)
 
-    @contextlib.contextmanager
-    def nest(self, heads: Sequence[str]) -> Iterator[None]:
-        """The loops or conditions of `heads`, one inside the other."""
-        with contextlib.ExitStack() as stack:
-            for head in heads:
-                stack.enter_context(self.block(head))
-            yield
-
     def failure(
         self,
         what: str,
