@@ -1,6 +1,6 @@
 """A launch whose blocks meet becomes launches, for devices that do not promise to run all blocks at the same time.
 
-`split-regions` cuts the region of blocks at barriers of the grid; what lives on from one phase to the next is kept once
+`split_grid.py` cuts the region of blocks at barriers of the grid; what lives on from one phase to the next is kept once
 for every instance. Here each phase becomes a launch, loops around barriers become loops of the host, and what is kept
 lies in global memory:
 
@@ -19,7 +19,7 @@ from typing import ClassVar
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.split_regions import split_grid
+from croq_magic.compiler.passes.split_grid import split_grid
 from croq_magic.compiler.visit import rewrite, walk
 
 
