@@ -5,8 +5,9 @@ from __future__ import annotations
 from croq_magic.compiler import ir, syntax
 from croq_magic.compiler.check import (
     calls,
+    fragment_elements,
+    fragments,
     storage,
-    tensor,
 )
 from croq_magic.compiler.check.context import Checker, Symbol
 from croq_magic.compiler.check.conversions import (
@@ -67,10 +68,10 @@ def _fragment_assignment(c: Checker, s: syntax.Assign) -> bool:
     if isinstance(target, syntax.NameRef) and s.op == "=":
         return False  # declares a name of its own
     if not isinstance(target, syntax.ElemRef):
-        value, ref = tensor.reference(c, base, "the left side")
-        tensor.operation(c, s, value, ref)
+        value, ref = fragments.reference(c, base, "the left side")
+        fragment_elements.operation(c, s, value, ref)
         return True
-    element_ref, index = tensor.element_index(c, target, symbol.value)
+    element_ref, index = fragment_elements.element_index(c, target, symbol.value)
     dtype = symbol.value.dtype or F32
     right = _right_side(c, s, dtype)
     symbol.value.replicated = symbol.value.replicated or len(index) < c.applied

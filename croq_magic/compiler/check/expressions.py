@@ -290,7 +290,7 @@ def _(e: syntax.SpanOf, c: Checker) -> Value:
 def _(e: syntax.ElemRef, c: Checker) -> Value:
     symbol = c.find(e.base.name.text)
     if symbol is not None and isinstance(symbol.value, FragmentValue):
-        from croq_magic.compiler.check.tensor import element_value
+        from croq_magic.compiler.check.fragment_elements import element_value
 
         return element_value(c, e, symbol.value)
     if symbol is not None and isinstance(symbol.value, ChoiceValue) and not e.base.data:

@@ -9,10 +9,10 @@ from croq_magic.compiler import integers, ir, syntax, views
 from croq_magic.compiler.check.context import Checker, Skip, Symbol, UnitNames, show
 from croq_magic.compiler.check.conversions import compute_type
 from croq_magic.compiler.check.expressions import constant_integer, evaluate
+from croq_magic.compiler.check.fragments import complete
 from croq_magic.compiler.check.handles import find_groups
 from croq_magic.compiler.check.statements import statement
 from croq_magic.compiler.check.steps import find_steps
-from croq_magic.compiler.check.tensor import complete
 from croq_magic.compiler.check.values import Bounded, FragmentValue, Scalar, Shape, SpanValue, StreamValue, Value
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.limits import Limits

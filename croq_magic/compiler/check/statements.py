@@ -12,12 +12,14 @@ from croq_magic.compiler.check import (
     declarations,
     escapes,
     events,
+    fragment_elements,
+    fragments,
     handles,
     inline,
     loops,
+    mma,
     parallel,
     storage,
-    tensor,
     transfers,
 )
 from croq_magic.compiler.check.context import Checker, Skip
@@ -106,17 +108,17 @@ _register(syntax.CppEscape, escapes.cpp)  # type: ignore[arg-type]
 _register(syntax.Asm, escapes.asm)  # type: ignore[arg-type]
 _register(syntax.EventDecl, events.declaration)  # type: ignore[arg-type]
 _register(syntax.Trigger, events.trigger)  # type: ignore[arg-type]
-_register(syntax.FragDecl, tensor.fragment_declaration)  # type: ignore[arg-type]
-_register(syntax.MmaFill, tensor.fill)  # type: ignore[arg-type]
-_register(syntax.MmaLoad, tensor.load)  # type: ignore[arg-type]
-_register(syntax.MmaMultiply, tensor.multiply)  # type: ignore[arg-type]
-_register(syntax.MmaScale, tensor.scale)  # type: ignore[arg-type]
-_register(syntax.MmaStore, tensor.store)  # type: ignore[arg-type]
-_register(syntax.MmaCommit, tensor.commit)  # type: ignore[arg-type]
-_register(syntax.Apply, tensor.apply)  # type: ignore[arg-type]
-_register(syntax.FragReduce, tensor.reduce)  # type: ignore[arg-type]
-_register(syntax.AllReduce, tensor.all_reduce)  # type: ignore[arg-type]
-_register(syntax.FragCopy, tensor.copy)  # type: ignore[arg-type]
+_register(syntax.FragDecl, fragments.fragment_declaration)  # type: ignore[arg-type]
+_register(syntax.MmaFill, mma.fill)  # type: ignore[arg-type]
+_register(syntax.MmaLoad, mma.load)  # type: ignore[arg-type]
+_register(syntax.MmaMultiply, mma.multiply)  # type: ignore[arg-type]
+_register(syntax.MmaScale, mma.scale)  # type: ignore[arg-type]
+_register(syntax.MmaStore, mma.store)  # type: ignore[arg-type]
+_register(syntax.MmaCommit, mma.commit)  # type: ignore[arg-type]
+_register(syntax.Apply, fragment_elements.apply)  # type: ignore[arg-type]
+_register(syntax.FragReduce, fragment_elements.reduce)  # type: ignore[arg-type]
+_register(syntax.AllReduce, fragment_elements.all_reduce)  # type: ignore[arg-type]
+_register(syntax.FragCopy, fragment_elements.copy)  # type: ignore[arg-type]
 _register(syntax.Wait, transfers.wait)  # type: ignore[arg-type]
 _register(syntax.SpanDecl, storage.span_declaration)  # type: ignore[arg-type]
 _register(syntax.CallStmt, calls.call_statement)  # type: ignore[arg-type]
