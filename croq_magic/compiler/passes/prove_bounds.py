@@ -14,15 +14,15 @@ from __future__ import annotations
 import dataclasses
 from typing import ClassVar, TypeVar
 
-from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler import integers, ir
 from croq_magic.compiler.facts import Facts
 from croq_magic.compiler.passes import bounds_messages as messages
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.judge_accesses import Judge
 from croq_magic.compiler.passes.loop_invariants import invariants
 from croq_magic.compiler.passes.structure import assigned, ends, leaves
-from croq_magic.compiler.proofs import Outcome, Verdict, decide, enter, judge, requirements
+from croq_magic.compiler.proofs import Outcome, decide, enter
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
 
 E = TypeVar("E", bound=ir.Expr)
@@ -48,9 +48,9 @@ class ProveBounds:
             if not check.warning:
                 facts = facts.assume(check.condition, guard=False, exact=True)
         body, _ = prover.body(function.body, facts)
-        if body is function.body and not prover.entry:
+        if body is function.body and not prover.judge.entry:
             return function
-        return dataclasses.replace(function, body=body, checks=(*function.checks, *prover.entry))
+        return dataclasses.replace(function, body=body, checks=(*function.checks, *prover.judge.entry))
 
 
 class _Prover:
@@ -59,14 +59,11 @@ class _Prover:
 
     def __init__(self, function: ir.Function, context: Context, most_checks: int) -> None:
         self.report = context.report
-        self.most_checks = most_checks
+        self.judge = Judge(function, context.report, most_checks)
         self.place: Span | None = function.span
         self.before: ir.Body = ()  # what stands in front of the current statement, in the same body
-        self.entry: dict[ir.Assert, None] = {}
-        self.rotated = {v.name for node in walk(function.body) if isinstance(node, ir.Rotate) for v in node.slots}
         self.asserts: dict[ir.Assert, None] = {}
         self.choices: list[tuple[ir.Expr, bool]] = []
-        self.known: dict[tuple[ir.Expr, ir.Expr, object], Verdict] = {}
 
     # --------------------------------------------------------------------------------------------- statements
 
@@ -131,7 +128,7 @@ class _Prover:
         checked = _with(s, condition=self.expr(s.condition, facts), values=self.parts(s.values, facts))
         ranged = _range_test(s.condition)
         if ranged is not None:
-            verdict = self.judge(*ranged, facts)
+            verdict = self.judge.verdict(*ranged, facts)
             if verdict.outcome is Outcome.DISPROVEN:
                 messages.assertion(self.report, s.span or self.place, s, ranged, verdict)
             return None if verdict.outcome is Outcome.PROVEN else checked
@@ -249,121 +246,24 @@ class _Prover:
         """An element access: its view and index with their own checks, and the dimensions that are not proven."""
         new = tuple(self.expr(e, facts) for e in index)
         index = new if any(a is not b for a, b in zip(new, index, strict=True)) else index
-        span = span or self.place
         slot = self.slot(view, facts)
-        checks: list[int] = []
-        wrong = False
-        for dimension, (e, extent) in enumerate(zip(index, view.extents, strict=True)):
-            verdict = self.judge(e, extent, facts)
-            if verdict.outcome is Outcome.DISPROVEN:
-                wrong = True
-                messages.element(self.report, span, view, index, dimension, verdict)
-            elif verdict.outcome is Outcome.UNKNOWN and not self.at_entry(
-                e, extent, facts, view, index, dimension, span
-            ):
-                checks.append(dimension)
-        base: tuple[int, ...] = ()
-        if not wrong and not _is_whole(view):
-            base = self.element_of_window(view, index, facts, span)
-        return _with(view, checks=base, slot=slot), index, tuple(checks)
-
-    def element_of_window(
-        self, view: ir.View, index: tuple[ir.Expr, ...], facts: Facts, span: Span | None
-    ) -> tuple[int, ...]:
-        """Dimensions of the base buffer in which an element is not proven inside, although the window may stick out."""
-        open_dimensions = [
-            d
-            for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True))
-            if self.judge(e, extent, facts).outcome is not Outcome.PROVEN
-        ]
-        if not open_dimensions:
-            return ()
-        coordinates, _ = views.element(view, index)
-        checks = []
-        for d in open_dimensions:
-            verdict = self.judge(coordinates[d], view.buffer.shape[d], facts)
-            if verdict.outcome is Outcome.DISPROVEN:
-                messages.base_element(self.report, span, view, d, verdict)
-            elif verdict.outcome is Outcome.UNKNOWN:
-                checks.append(d)
-        return tuple(checks)
+        checks, base = self.judge.element(view, index, facts, span or self.place)
+        return _with(view, checks=base, slot=slot), index, checks
 
     def window(self, view: ir.View, facts: Facts) -> ir.View:
         """A view used as a whole."""
         slot = self.slot(view, facts)
-        if _is_whole(view) or view.zfill:
-            return _with(view, slot=slot, checks=())
-        checks = []
-        for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True)):
-            verdict = self.judge(e, extent, facts)
-            if verdict.outcome is Outcome.DISPROVEN:
-                messages.window(self.report, view.span or self.place, view, d, verdict)
-            elif verdict.outcome is Outcome.UNKNOWN:
-                checks.append(d)
-        return _with(view, slot=slot, checks=tuple(checks))
+        return _with(view, slot=slot, checks=self.judge.window(view, facts, view.span or self.place))
 
     def masked(self, s: ir.MmaStore, facts: Facts) -> ir.View:
-        """The window of a masked store: what the mask lets through must lie inside."""
-        view = s.view
-        for coord, limit in zip(view.coords[::-1] if s.transpose else view.coords, s.mask, strict=False):
-            facts = facts.assume(_compare("<", coord, limit))
-        checks = [
-            d
-            for d, (e, extent) in enumerate(zip(view.map, view.buffer.shape, strict=True))
-            if self.judge(e, extent, facts).outcome is not Outcome.PROVEN
-        ]
-        return _with(view, slot=self.slot(view, facts), checks=tuple(checks))
+        """The window of a masked store."""
+        return _with(s.view, slot=self.slot(s.view, facts), checks=self.judge.masked(s, facts))
 
     def slot(self, view: ir.View, facts: Facts) -> tuple[ir.Expr, ...]:
         """Subscripts of a buffer array; what is not proven is asserted before the statement."""
         slot = tuple(self.expr(e, facts) for e in view.slot)
-        for e, count in zip(view.slot, view.buffer.slots, strict=False):
-            if isinstance(e, ir.Var) and e.name in self.rotated:
-                continue
-            verdict = self.judge(e, integers.constant(count), facts)
-            if verdict.outcome is Outcome.DISPROVEN:
-                messages.subscript(self.report, view.span or self.place, view, e, count, verdict)
-            elif verdict.outcome is Outcome.UNKNOWN:
-                self.assert_subscript(view, e, count)
+        self.asserts |= dict.fromkeys(self.judge.slot(view, facts, self.choices, view.span or self.place))
         return slot if any(a is not b for a, b in zip(slot, view.slot, strict=True)) else view.slot
-
-    def assert_subscript(self, view: ir.View, e: ir.Expr, count: int) -> None:
-        inside: ir.Expr = _both(_compare(">=", e, integers.ZERO), _compare("<", e, integers.constant(count)))
-        for condition, truth in reversed(self.choices):
-            other = ir.Unary("!", condition, BOOL) if truth else condition
-            inside = ir.Binary("||", other, inside, BOOL)
-        message = f"subscript `{messages.extent_text(e)}` of `{view.buffer.name}`, valid range is [0, {count})"
-        self.asserts[ir.Assert(inside, message, "VEW13", (e,), span=view.span or self.place)] = None
-
-    def judge(self, e: ir.Expr, extent: ir.Expr, facts: Facts) -> Verdict:
-        key = (e, extent, (facts.conditions, facts.guarded, tuple(facts.values.items()), tuple(facts.steps.items())))
-        known = self.known.get(key)
-        if known is None:
-            known = self.known[key] = judge(e, extent, facts)
-        return known
-
-    def at_entry(
-        self,
-        e: ir.Expr,
-        extent: ir.Expr,
-        facts: Facts,
-        view: ir.View,
-        index: tuple[ir.Expr, ...],
-        dimension: int,
-        span: Span | None,
-    ) -> bool:
-        """Whether an entry check decides an index; adds it."""
-        condition = requirements(e, extent, facts)
-        if condition is None or len(self.entry) >= self.most_checks:
-            return False
-        values = (
-            (e,) if not _has_indices(e) else tuple(dict.fromkeys(v for v in walk(condition) if isinstance(v, ir.Var)))
-        )
-        text = messages.index_text(span, view, index, dimension)
-        limit = messages.extent_text(extent)
-        message = f"index `{text}` of `{view.buffer.name}` (dim {dimension}), valid range is [0, {limit})"
-        self.entry[ir.Assert(condition, message, "RTA05", values, span=span)] = None
-        return True
 
 
 def _with(node: T, **updates: object) -> T:
@@ -384,14 +284,6 @@ def _range_test(e: ir.Expr) -> tuple[ir.Expr, ir.Expr] | None:
     return (high.left, high.right) if low.left == high.left and integers.value(low.right) == 0 else None
 
 
-def _compare(op: str, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-    return ir.Binary(op, a, b, BOOL)
-
-
-def _both(a: ir.Expr, b: ir.Expr) -> ir.Expr:
-    return ir.Binary("&&", a, b, BOOL)
-
-
 def _after(s: ir.Stmt, facts: Facts) -> Facts:
     match s:
         case ir.Let(var=var, value=value) if value is not None and var.role is ir.Role.LET:
@@ -404,15 +296,6 @@ def _after(s: ir.Stmt, facts: Facts) -> Facts:
 
 def _never_falls_through(body: ir.Body) -> bool:
     return bool(body) and isinstance(body[-1], (ir.Break, ir.Continue, ir.Yield, ir.Return))
-
-
-def _is_whole(view: ir.View) -> bool:
-    return view.map == view.coords and view.extents == view.buffer.shape
-
-
-def _has_indices(e: ir.Expr) -> bool:
-    roles = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
-    return any(isinstance(node, ir.Var) and node.role in roles for node in walk(e))
 
 
 def _accesses(e: ir.Expr) -> bool:
