@@ -16,9 +16,10 @@ from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.structure import map_kernels
 from croq_magic.compiler.targets.emit_cxx import Expressions
-from croq_magic.compiler.visit import rewrite
+from croq_magic.compiler.visit import rewrite, walk
 
 PREFIX = "vector:"
+Known = dict[str, int]  # what divides variables, by their names
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,20 +34,22 @@ class VectoriseCopies:
     private: bool = False
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
-        def change(node: ir.Node) -> ir.Node | None:
-            if not isinstance(node, ir.Copy):
-                return None
-            width = self.width(node)
-            if width <= node.dst.buffer.dtype.size:
-                return None
-            return dataclasses.replace(node, hints=(*node.hints, f"{PREFIX}{width}"))
-
         def kernel(region: ir.Region) -> ir.Region:
+            known = known_factors(region)
+
+            def change(node: ir.Node) -> ir.Node | None:
+                if not isinstance(node, ir.Copy):
+                    return None
+                width = self.width(node, known)
+                if width <= node.dst.buffer.dtype.size:
+                    return None
+                return dataclasses.replace(node, hints=(*node.hints, f"{PREFIX}{width}"))
+
             return rewrite(region, change)
 
         return map_kernels(function, kernel)
 
-    def width(self, s: ir.Copy) -> int:
+    def width(self, s: ir.Copy, known: Known) -> int:
         """Bytes of one access."""
         size = s.dst.buffer.dtype.size
         storages = (s.src.buffer.storage, s.dst.buffer.storage)
@@ -59,10 +62,10 @@ class VectoriseCopies:
         for view in (s.src, s.dst):
             if view.buffer.storage is ir.Storage.GLOBAL:
                 elements = min(elements, max(1, self.global_bytes // size))
-            elements = math.gcd(elements, _run(view, elements, size))
+            elements = math.gcd(elements, _run(view, elements, known))
         for view in (s.src, s.dst):
             if view.zfill:
-                elements = math.gcd(elements, _edges(view))
+                elements = math.gcd(elements, _edges(view, known))
         return size * elements
 
 
@@ -72,7 +75,7 @@ def width_of(s: ir.Copy) -> int:
     return found[0] if found else s.dst.buffer.dtype.size
 
 
-def _run(view: ir.View, most: int, size: int) -> int:
+def _run(view: ir.View, most: int, known: Known) -> int:
     """The largest power of two, at most `most`, of elements that lie together and aligned in a view."""
     strides = views.strides(view)
     if strides is None:
@@ -81,13 +84,13 @@ def _run(view: ir.View, most: int, size: int) -> int:
     if not axes or integers.value(axes[-1][1]) != 1:
         return 1
     start = Expressions.offset_expr(view, (integers.ZERO,) * view.rank)
-    found = math.gcd(most, factor(axes[-1][0]), factor(start))
+    found = math.gcd(most, factor(axes[-1][0], known), factor(start, known))
     for _, step in axes[:-1]:
-        found = math.gcd(found, factor(step))
+        found = math.gcd(found, factor(step, known))
     return found
 
 
-def _edges(view: ir.View) -> int:
+def _edges(view: ir.View, known: Known) -> int:
     """How many elements of the innermost dimension are inside the buffer or outside it together."""
     last = view.map[-1]
     inner = [d for d, mapped in enumerate(view.map[:-1]) if _uses(mapped, view.coords[-1])]
@@ -96,7 +99,7 @@ def _edges(view: ir.View) -> int:
     rest = integers.sub(last, view.coords[-1])
     if _uses(rest, view.coords[-1]):
         return 1
-    return math.gcd(factor(rest), factor(view.buffer.shape[-1]))
+    return math.gcd(factor(rest, known), factor(view.buffer.shape[-1], known))
 
 
 def _uses(e: ir.Expr, var: ir.Var) -> bool:
@@ -104,12 +107,10 @@ def _uses(e: ir.Expr, var: ir.Var) -> bool:
 
 
 def _variables(e: ir.Expr) -> list[ir.Var]:
-    from croq_magic.compiler.visit import walk
-
     return [node for node in walk(e) if isinstance(node, ir.Var)]
 
 
-def factor(e: ir.Expr) -> int:
+def factor(e: ir.Expr, known: Known | None = None) -> int:
     """A number that divides an index whatever its variables are; 0 divides by everything."""
     if isinstance(e, (ir.Builtin, ir.Select)):
         return 1
@@ -118,6 +119,26 @@ def factor(e: ir.Expr) -> int:
         term = abs(coefficient)
         for atom in monomial:
             if isinstance(atom, ir.Binary) and atom.op == "%" and isinstance(atom.right, ir.Const):
-                term *= math.gcd(factor(atom.left), int(atom.right.value)) or 1
+                term *= math.gcd(factor(atom.left, known), int(atom.right.value)) or 1
+            elif isinstance(atom, ir.Var) and known:
+                term *= known.get(atom.name, 1)
         found = math.gcd(found, term)
     return found
+
+
+def known_factors(root: ir.Region) -> Known:
+    """What divides the indices of a kernel that are computed from others, and those of its loops."""
+    known: Known = {}
+    for node in walk(root):
+        found = 1
+        if isinstance(node, ir.Let) and node.var.role is ir.Role.REGION and node.value is not None:
+            found = factor(node.value, known)
+        elif isinstance(node, ir.For):
+            found = math.gcd(factor(node.start, known), node.step)
+        else:
+            continue
+        if found > 1:  # the same name may stand for an index in several places
+            known[node.var.name] = math.gcd(found, known.get(node.var.name, found))
+        else:
+            known[node.var.name] = 1
+    return {name: found for name, found in known.items() if found > 1}
