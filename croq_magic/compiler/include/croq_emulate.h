@@ -44,6 +44,17 @@
 
 #include "croq_emulate_types.h"
 
+// What would end the process ends the kernel. CUDA has `assert` by itself; <assert.h> may define it anew.
+extern "C" {
+[[noreturn]] void __assert_fail(const char* text, const char* file, unsigned line, const char* function) CROQ_NOTHROW
+    __asm__("croq_emulate_assert");
+[[noreturn]] void abort() CROQ_NOTHROW __asm__("croq_emulate_abort");
+[[noreturn]] void exit(int) CROQ_NOTHROW __asm__("croq_emulate_exit");
+[[noreturn]] void _exit(int) __asm__("croq_emulate_exit");
+[[noreturn]] void _Exit(int) CROQ_NOTHROW __asm__("croq_emulate_exit");
+}
+#define assert(condition) ((condition) ? (void)0 : __assert_fail(#condition, "", 0, ""))
+
 // -------------------------------------------------------------------------------------------------------- indices
 #ifdef CROQ_CHECKED
 #define threadIdx croq_emulate_index(0)
@@ -117,13 +128,15 @@ extern "C" __attribute__((visibility("default"))) CROQ_RAW char* croq_anchor() {
 #define __threadfence() croq_emulate_fence(1)
 #define __threadfence_block() croq_emulate_fence(0)
 #define __threadfence_system() croq_emulate_fence(2)
-#define __nanosleep(ns) croq_emulate_sleep()
+#define __nanosleep(ns) ((void)(ns), croq_emulate_sleep())
 #define __trap() croq_emulate_trap()
 #define printf(...) croq_emulate_printf(__VA_ARGS__)
 #define croq_bar_sync(id, threads) ((void)croq_emulate_barrier(id, threads, 0, 0))
 #define croq_bar_arrive(id, threads) croq_emulate_arrive(id, threads)
 #define croq_mbarrier_init(barrier, count) croq_emulate_mbarrier_init((uint64_t*)(barrier), count)
 #define croq_mbarrier_arrive(barrier) ((void)croq_emulate_mbarrier_arrive((uint64_t*)(barrier), 1))
+#define croq_mbarrier_arrive_landed(barrier) croq_emulate_mbarrier_follow((uint64_t*)(barrier), 1)
+#define croq_mbarrier_expect_landed(barrier) croq_emulate_mbarrier_follow((uint64_t*)(barrier), 0)
 #define croq_mbarrier_wait(barrier, parity) croq_emulate_mbarrier_wait((uint64_t*)(barrier), parity)
 #define croq_fence_block() croq_emulate_fence(0)
 #define croq_fence_device() croq_emulate_fence(1)

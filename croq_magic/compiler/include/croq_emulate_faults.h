@@ -7,15 +7,18 @@
 // the worker's stack, as if the thread had given up by itself, so the signal mask is the kernel's business.
 #if CROQ_FIBERS && defined(__linux__)
 #include <signal.h>
+#include <sys/syscall.h>
 #include <ucontext.h>
+#include <unistd.h>
 
 namespace croq_inside {
 namespace {
 
 enum { kFaultNull = 1, kFaultAddress = 2, kFaultUnknown = 3, kFaultStack = 4, kFaultDivision = 5, kFaultInstruction = 6 };
 
-const int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL};
-const int kFaultCount = 4;
+const int kFaults[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGURG};
+const int kFaultCount = 6;
+const int kTick = SIGURG;  // does nothing where it is not expected
 const size_t kFaultStackBytes = 128 << 10;  // others' handlers may run on it too
 
 pthread_mutex_t fault_lock = PTHREAD_MUTEX_INITIALIZER;
@@ -124,25 +127,37 @@ void pass_fault_on(int number, siginfo_t* info, void* context) {
   }
 }
 
+// While a loop runs that neither waits nor looks at memory nobody else would see the stop button. The handler is on the
+// thread's own stack; in code of the module the thread holds nothing of the runtime's.
+void on_tick(int number, siginfo_t* info, void* data) {
+  croq_thread* self = croq_self;
+  if (info->si_code != SI_TIMER || info->si_value.sival_ptr != &fault_launches) pass_fault_on(number, info, data);
+  else if (self && in_code(fault_pc((ucontext_t*)data))) look(self);
+}
+
 void on_fault(int number, siginfo_t* info, void* data) {
   ucontext_t* context = (ucontext_t*)data;
   croq_thread* self = croq_self;
-  if (!self || info->si_code <= 0) {  // not a kernel's, or sent by somebody
+  const bool aborted = number == SIGABRT && info->si_code == SI_TKILL && info->si_pid == getpid();
+  if (!self || (info->si_code <= 0 && !aborted)) {  // not a kernel's, or sent by somebody
     pass_fault_on(number, info, data);
     return;
   }
   Worker* worker = block_of(self)->worker;
   croq_finding finding = finding_of(self, CROQ_FOUND_FAULT, fault_site(self, worker->launch, context));
-  finding.details[0] = fault_kind(self, number, info, context);
-  finding.buffer = (int64_t)(uintptr_t)info->si_addr;
+  if (aborted) finding.kind = CROQ_FOUND_TRAP, finding.size = 1;
+  finding.details[0] = aborted ? 0 : fault_kind(self, number, info, context);
+  finding.buffer = aborted ? 0 : (int64_t)(uintptr_t)info->si_addr;
   finding.extent = own_stacks->bytes;
   finding.access = (int32_t)(number == SIGSEGV ? fault_access(context) : -1);
   // A call is no access; of an address that cannot be, the processor does not say what it was for.
-  if ((char*)info->si_addr == fault_pc(context) || finding.details[0] == kFaultUnknown) finding.access = -1;
+  if (!aborted && ((char*)info->si_addr == fault_pc(context) || finding.details[0] == kFaultUnknown)) finding.access = -1;
   report(worker->launch, finding);
   worker->request = kAbandon;
   go_to_switch(context, (char*)((uintptr_t)self & ~(uintptr_t)15) - 64, &self->stack, worker->main_stack);
 }
+
+void (*handler_of(int number))(int, siginfo_t*, void*) { return number == kTick ? on_tick : on_fault; }
 
 // Around a launch.
 void begin_faults() {
@@ -150,13 +165,13 @@ void begin_faults() {
   if (!fault_launches++) {
     struct sigaction own;
     memset(&own, 0, sizeof own);
-    own.sa_sigaction = on_fault;
-    own.sa_flags = SA_SIGINFO | SA_ONSTACK;
     for (int at = 0; at < kFaultCount; ++at) {
+      own.sa_sigaction = handler_of(kFaults[at]);
+      own.sa_flags = kFaults[at] == kTick ? SA_SIGINFO | SA_RESTART : SA_SIGINFO | SA_ONSTACK;
       // Where ours is still there, because another's handler has it as the one before, it keeps those before itself.
       struct sigaction before;
       if (sigaction(kFaults[at], &own, &before)) continue;
-      if (!(before.sa_flags & SA_SIGINFO) || before.sa_sigaction != on_fault) fault_before[at] = before;
+      if (!(before.sa_flags & SA_SIGINFO) || before.sa_sigaction != own.sa_sigaction) fault_before[at] = before;
     }
   }
   pthread_mutex_unlock(&fault_lock);
@@ -167,7 +182,7 @@ void end_faults() {
   if (!--fault_launches)
     for (int at = 0; at < kFaultCount; ++at) {
       struct sigaction now;  // somebody else's, set meanwhile, stays
-      if (!sigaction(kFaults[at], nullptr, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == on_fault)
+      if (!sigaction(kFaults[at], nullptr, &now) && now.sa_flags & SA_SIGINFO && now.sa_sigaction == handler_of(kFaults[at]))
         sigaction(kFaults[at], &fault_before[at], nullptr);
     }
   pthread_mutex_unlock(&fault_lock);
@@ -195,6 +210,7 @@ struct FaultsOfThread {
   stack_t before;
   sigset_t mask;
   bool placed;
+  int ticks;  // a timer of the kernel's
 
   explicit FaultsOfThread(const char* module) {
     if (module != fault_module) dl_iterate_phdr(see_code, (void*)module);
@@ -208,8 +224,18 @@ struct FaultsOfThread {
     sigemptyset(&ours);
     for (int number : kFaults) sigaddset(&ours, number);
     pthread_sigmask(SIG_UNBLOCK, &ours, &mask);
+    sigevent event;
+    memset(&event, 0, sizeof event);
+    event.sigev_notify = SIGEV_THREAD_ID;
+    event.sigev_signo = kTick;
+    event.sigev_value.sival_ptr = &fault_launches;
+    event._sigev_un._tid = (pid_t)syscall(SYS_gettid);
+    if (syscall(SYS_timer_create, CLOCK_MONOTONIC, &event, &ticks)) ticks = -1;
+    const itimerspec often = {{0, 100000000}, {0, 250000000}};
+    if (ticks >= 0) syscall(SYS_timer_settime, ticks, 0, &often, nullptr);
   }
   ~FaultsOfThread() {
+    if (ticks >= 0) syscall(SYS_timer_delete, ticks);
     pthread_sigmask(SIG_SETMASK, &mask, nullptr);
     if (placed) sigaltstack(&before, nullptr);
   }

@@ -128,7 +128,9 @@ struct describer {
         return who() + " copies " + std::to_string(f.size) + " bytes asynchronously" + at(f.site) +
                ", but an address is not a multiple of that" + times();
       case CROQ_FOUND_FAULT: return fault();
-      default: return who() + " stops the kernel" + at(f.site);
+      default:
+        if (f.size == 2) return who() + " finds `" + (const char*)f.buffer + "` false, which it asserts," + at(f.site);
+        return who() + (f.size == 1 ? " calls abort" : f.size == 3 ? " calls exit" : " stops the kernel") + at(f.site);
     }
   }
 };

@@ -17,9 +17,10 @@ bool complete(Block* block, const Barrier& barrier) {
   return barrier.arrived >= (barrier.expected ? barrier.expected : block->threads - block->ended);
 }
 
-// With a shuffled order, who comes last does not always go on first.
+// With a shuffled order, who comes last does not always go on first, and the machine's copies land at any time.
 void maybe_give_way(croq_thread* self, uint32_t site) {
   Worker* worker = block_of(self)->worker;
+  if (block_of(self)->arrivals && worker->launch->seed && !(random_number(worker) & 3)) land_some(worker, block_of(self));
   if (worker->launch->seed && !(random_number(worker) & 3)) give_way(self, site);
 }
 
@@ -292,19 +293,29 @@ EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {
   }
 }
 
-EXPORT uint64_t croq_emulate_mbarrier_arrive(uint64_t* address, uint32_t count) {
-  croq_thread* self = croq_self;
-  Block* block = block_of(self);
-  Mbarrier* barrier = find_mbarrier(self, address, site_of(block->worker->launch, HERE));
-  const uint64_t phase = barrier->phase;
-  if (block->worker->launch->checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
-  if (block->worker->launch->checked) pass_on(self, barrier->known);
+namespace {
+
+void arrive_at(Block* block, Mbarrier* barrier, uint32_t count) {
   barrier->pending -= count < barrier->pending ? count : barrier->pending;
   if (barrier->pending == 0) {
     barrier->pending = barrier->count;
     barrier->phase ^= 1;
     wake_all(block, barrier->queue);
   }
+}
+
+}  // namespace
+
+EXPORT uint64_t croq_emulate_mbarrier_arrive(uint64_t* address, uint32_t count) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  if (block->arrivals) maybe_give_way(self, site);
+  Mbarrier* barrier = find_mbarrier(self, address, site);
+  const uint64_t phase = barrier->phase;
+  if (block->worker->launch->checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
+  if (block->worker->launch->checked) pass_on(self, barrier->known);
+  arrive_at(block, barrier, count);
   return phase;
 }
 
@@ -358,7 +369,7 @@ namespace {
 
 void land(croq_thread* self, Copy* copy) {
   Worker* worker = block_of(self)->worker;
-  if (worker->launch->checked) watch_landing(self, copy->to, copy->size, copy->site);
+  if (worker->launch->checked) watch_landing(self, copy->to, copy->size, copy->site, copy->clock);
   memcpy(copy->to, copy->from, copy->valid);
   memset(copy->to + copy->valid, 0, copy->size - copy->valid);
 }
@@ -382,7 +393,7 @@ EXPORT void croq_emulate_copy(void* shared, const void* global, uint32_t size, u
   Copy* copy = worker->copies;
   if (copy) worker->copies = copy->next;
   else if (!(copy = (Copy*)malloc(sizeof(Copy)))) no_memory(self);
-  *copy = {(Copy*)self->copies, (char*)shared, (const char*)global, size, valid, self->group, site};
+  *copy = {(Copy*)self->copies, (char*)shared, (const char*)global, size, valid, self->group, site, self->copied++, 0};
   self->copies = copy;
   if (worker->launch->seed && random_number(worker) & 1) {  // the machine may copy at once, or late
     self->copies = copy->next;
@@ -393,6 +404,96 @@ EXPORT void croq_emulate_copy(void* shared, const void* global, uint32_t size, u
 }
 
 EXPORT void croq_emulate_commit() { ++croq_self->group; }
+
+namespace {
+
+// Arrivals of a thread whose copies have all landed take place.
+void make_arrivals(croq_thread* thread) {
+  Block* block = block_of(thread);
+  Arrival** at = &block->arrivals;
+  while (Arrival* arrival = *at) {
+    bool due = arrival->thread == thread;
+    for (Copy* copy = (Copy*)thread->copies; copy && due; copy = copy->next) due = copy->number >= arrival->copies;
+    if (!due) {
+      at = &arrival->next;
+      continue;
+    }
+    *at = arrival->next;
+    Mbarrier* barrier = &block->mbarriers[arrival->mbarrier];
+    if (arrival->known && make_known(block->order, barrier->known)) {
+      for (uint32_t i = 0; i < block->threads; ++i)
+        if (arrival->known[i] > barrier->known[i]) barrier->known[i] = arrival->known[i];
+    }
+    free(arrival->known);
+    free(arrival);
+    arrive_at(block, barrier, 1);
+  }
+}
+
+// Lands the copies that one arrival of the block, or of another that is under way, waits for: the oldest one, or with a
+// shuffled order that of any thread. Gives whether there was one.
+bool land_some(Worker* worker, Block* block) {
+  Block* first = block;
+  while (!block->arrivals) {
+    block = block->other;
+    if (block == first) return false;
+  }
+  Block* active = worker->active;
+  if (active) activate(worker, block);  // shared memory is written
+  Arrival* chosen = block->arrivals;
+  if (worker->launch->seed) {
+    uint32_t count = 0;
+    for (Arrival* arrival = chosen; arrival && count < 64; arrival = arrival->next) ++count;
+    for (uint32_t skip = (uint32_t)(random_number(worker) % count); skip; --skip) chosen = chosen->next;
+  }
+  croq_thread* thread = chosen->thread;
+  const uint32_t copies = chosen->copies;
+  Copy** at = (Copy**)&thread->copies;
+  while (Copy* copy = *at) {
+    if (copy->number >= copies) {
+      at = &copy->next;
+      continue;
+    }
+    *at = copy->next;
+    worker->looks = 0;  // not now: another thread's stack is in use
+    land(thread, copy);
+    copy->next = worker->copies;
+    worker->copies = copy;
+  }
+  make_arrivals(thread);
+  if (active) activate(worker, active);
+  return true;
+}
+
+}  // namespace
+
+// Arrives when the thread's copies so far have landed. `counted`: the mbarrier's count has this arrival in it; otherwise
+// the phase expects one more.
+EXPORT void croq_emulate_mbarrier_follow(uint64_t* address, int counted) {
+  croq_thread* self = croq_self;
+  Block* block = block_of(self);
+  const uint32_t site = site_of(block->worker->launch, HERE);
+  Mbarrier* barrier = find_mbarrier(self, address, site);
+  const bool checked = block->worker->launch->checked;
+  if (checked) watch_access(self, (char*)address, 8, kVolatile, HERE);
+  if (!counted) ++barrier->pending;
+  Arrival* arrival = (Arrival*)calloc(1, sizeof(Arrival));
+  if (!arrival) no_memory(self);
+  arrival->thread = self;
+  arrival->copies = self->copied;
+  arrival->mbarrier = (uint32_t)(barrier - block->mbarriers);
+  if (checked) {
+    const uint32_t clock = block->order->clock[self->linear];
+    for (Copy* copy = (Copy*)self->copies; copy; copy = copy->next)
+      if (!copy->clock) copy->clock = clock;
+    pass_on(self, arrival->known);
+  }
+  Arrival** last = &block->arrivals;
+  while (*last) last = &(*last)->next;
+  *last = arrival;
+  make_arrivals(self);
+  maybe_give_way(self, site);
+}
 
 // Waits until at most `groups` of the committed groups are under way; ~0: for everything.
 EXPORT void croq_emulate_settle(uint32_t groups) {
@@ -411,6 +512,7 @@ EXPORT void croq_emulate_settle(uint32_t groups) {
     copy->next = worker->copies;
     worker->copies = copy;
   }
+  if (block_of(self)->arrivals) make_arrivals(self);
 }
 
 namespace {
@@ -435,11 +537,24 @@ EXPORT int croq_emulate_printf(const char* format, ...) {
   return size;
 }
 
-EXPORT void croq_emulate_trap() {
+namespace {
+
+// `how`: 0 trap, 1 abort, 2 a false assertion, 3 exit
+[[noreturn]] void stop_kernel(int32_t how, const char* text, const void* place) {
   croq_thread* self = croq_self;
-  croq_finding finding = finding_of(self, 11, site_of(block_of(self)->worker->launch, HERE));
-  report(block_of(self)->worker->launch, finding);
+  const croq_emulate_launch* launch = block_of(self)->worker->launch;
+  croq_finding finding = finding_of(self, CROQ_FOUND_TRAP, site_of(launch, place));
+  finding.size = how;
+  finding.buffer = (int64_t)text;
+  report(launch, finding);
   abandon(self);
 }
+
+}  // namespace
+
+EXPORT void croq_emulate_trap() { stop_kernel(0, nullptr, HERE); }
+EXPORT void croq_emulate_abort() { stop_kernel(1, nullptr, HERE); }
+EXPORT void croq_emulate_exit(int) { stop_kernel(3, nullptr, HERE); }
+EXPORT void croq_emulate_assert(const char* text, const char*, unsigned, const char*) { stop_kernel(2, text, HERE); }
 
 }  // namespace croq_inside

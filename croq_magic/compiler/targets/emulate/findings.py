@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import re
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
@@ -140,7 +141,13 @@ class _Describer:
             )
         if f.kind == 13:
             return self._fault()
-        return f"{self._who()} stops the kernel{_at(self.line)}"
+        return f"{self._who()} {self._stop()}{_at(self.line)}"
+
+    def _stop(self) -> str:
+        f = self.finding
+        if f.size == 2:
+            return f"finds `{ctypes.string_at(f.buffer).decode('utf-8', 'replace')}` false, which it asserts,"
+        return {1: "calls abort", 3: "calls exit"}.get(f.size, "stops the kernel")
 
     def _fault(self) -> str:
         """What the processor has refused."""
