@@ -19,7 +19,7 @@ from croq_magic.compiler.targets.emit_cxx import Expressions
 from croq_magic.compiler.visit import rewrite, walk
 
 PREFIX = "vector:"
-Known = dict[str, int]  # what divides variables, by their names
+Known = dict[ir.Var, int]  # what divides variables
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +121,7 @@ def factor(e: ir.Expr, known: Known | None = None) -> int:
             if isinstance(atom, ir.Binary) and atom.op == "%" and isinstance(atom.right, ir.Const):
                 term *= math.gcd(factor(atom.left, known), int(atom.right.value)) or 1
             elif isinstance(atom, ir.Var) and known:
-                term *= known.get(atom.name, 1)
+                term *= known.get(atom, 1)
         found = math.gcd(found, term)
     return found
 
@@ -130,15 +130,11 @@ def known_factors(root: ir.Region) -> Known:
     """What divides the indices of a kernel that are computed from others, and those of its loops."""
     known: Known = {}
     for node in walk(root):
-        found = 1
         if isinstance(node, ir.Let) and node.var.role is ir.Role.REGION and node.value is not None:
             found = factor(node.value, known)
         elif isinstance(node, ir.For):
             found = math.gcd(factor(node.start, known), node.step)
         else:
             continue
-        if found > 1:  # the same name may stand for an index in several places
-            known[node.var.name] = math.gcd(found, known.get(node.var.name, found))
-        else:
-            known[node.var.name] = 1
-    return {name: found for name, found in known.items() if found > 1}
+        known[node.var] = math.gcd(found, known.get(node.var, found))
+    return known

@@ -3,11 +3,11 @@
 A loop of constant length over neighbouring elements takes them a vector at a time: what it loads comes into storage of
 the thread before, what it stores leaves it behind, and the elements between are those of registers.
 
-    for lane in 0..4 {                            local a4: f32 [4]
-      c[p + lane] = a[p + lane] * s         =>    copy a[p : 4] => a4
+    for i in 0..4 {                               local a4: f32 [4]
+      c[p + i] = a[p + i] * s               =>    copy a[p : 4] => a4
     }                                             local c4: f32 [4]
-                                                  for unroll lane in 0..4 {
-                                                    c4[lane] = a4[lane] * s
+                                                  for unroll e in 0..4 {
+                                                    c4[e] = a4[e] * s
                                                   }
                                                   copy c4 => c[p : 4]
 
@@ -235,7 +235,7 @@ def _body(body: ir.Body, known: Known, taken: set[str]) -> ir.Body:
 def _vectorised(s: ir.For, found: Plan, count: int, known: Known, taken: set[str]) -> ir.Body:
     width = found.width
     turns = count // width
-    lane = s.var if turns == 1 else _loop_variable(fresh_name("lane", taken), integers.constant(width))
+    lane = s.var if turns == 1 else _loop_variable(fresh_name("e", taken), integers.constant(width))
     outer = _loop_variable(fresh_name(f"{s.var.name}{width}", taken), integers.constant(turns))
     first: ir.Expr = integers.mul(outer, integers.constant(width)) if turns > 1 else integers.ZERO
     place = integers.add(first, lane)
@@ -293,7 +293,7 @@ def _moved(node: ir.Node, var: ir.Var, lane: ir.Var, place: ir.Expr, own: set[ir
 def _without_unused(body: ir.Body) -> ir.Body:
     """A body without the indices that only accesses needed."""
     used = {n.name for s in body for n in walk(s) if isinstance(n, ir.Var)}
-    counts = {name: 0 for name in used}
+    counts = dict.fromkeys(used, 0)
     for s in body:
         for n in walk(s):
             if isinstance(n, ir.Var):
