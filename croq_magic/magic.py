@@ -9,16 +9,15 @@ import argparse
 import keyword
 import re
 import sys
-import time
-from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from IPython.core.magic import Magics, line_cell_magic, magics_class, no_var_expand
 from traitlets import Bool, Enum, Unicode, observe
 
-from croq_magic import options, warm
+from croq_magic import choice, emitted, options, warm
 from croq_magic.cells import CellIndex
+from croq_magic.clock import Clock
 from croq_magic.errors import BindError, CompileError, CroqError, Interrupted, OptionError
 
 if TYPE_CHECKING:
@@ -26,11 +25,9 @@ if TYPE_CHECKING:
 
     from croq_magic.binding import Bound
     from croq_magic.compiler.source import Source
-    from croq_magic.overloads import OverloadedFunction
     from croq_magic.program import Program, TileFunction
 
 
-T = TypeVar("T")
 KEPT_PROGRAMS = 64  # cells that run again unchanged find their program here
 
 
@@ -92,7 +89,8 @@ class CroqtileMagics(Magics):
                 program = clock.time("compiled", self._compile, source, settings)
                 self._warn(program, settings)
                 self._publish(program)
-                self._emit(program, settings)
+                if settings.emit:
+                    print(emitted.text(program, settings.emit, settings.arch))
                 value = self._run(program, settings, clock)
         except CompileError as error:  # of the compiler, or of the target's when extents become known
             raise self._cells.explain(error, names) from None
@@ -156,7 +154,7 @@ class CroqtileMagics(Magics):
         from croq_magic.compiler import store
 
         defines = self._macros(settings)
-        arch = self._arch(settings)
+        arch = emitted.arch(settings.emit, settings.target, settings.arch)
         key = (source.text, source.first_line, settings.target, arch, settings.checks, *sorted(defines.items()))
         found = self._programs.pop(key, None)
         if found is None or not store.self_contained(source):
@@ -167,14 +165,6 @@ class CroqtileMagics(Magics):
         while len(self._programs) > KEPT_PROGRAMS:
             del self._programs[next(iter(self._programs))]
         return found
-
-    def _arch(self, settings: argparse.Namespace) -> str | None:
-        """The architecture to compile for; where only code is shown there is one without a GPU too."""
-        if settings.emit not in options.CUDA_KINDS:
-            return settings.arch
-        from croq_magic.compiler.targets import base
-
-        return base.offline_arch(settings.target, settings.arch)
 
     def _warn(self, program: Program, settings: argparse.Namespace) -> None:
         for text in program.warnings:
@@ -206,39 +196,13 @@ class CroqtileMagics(Magics):
                 print(f"{name} is a word of Python, so no variable can be called so; rename the function to call it")
         self.shell.push(dict(program.functions))
 
-    def _emit(self, program: Program, settings: argparse.Namespace) -> None:
-        if settings.emit == "source" and self._is_whole(program):
-            from croq_magic import run
-
-            print(run.transpiled(program).compact)
-        elif settings.emit in options.CUDA_KINDS:
-            print(self._cuda(program, settings))
-        elif settings.emit:
-            print(getattr(program, settings.emit)())
-
-    def _cuda(self, program: Program, settings: argparse.Namespace) -> str:
-        """The program's CUDA C++, or what NVRTC makes of it, whatever target the cell runs on."""
-        from croq_magic.compiler.targets import base
-
-        if program.target != "cuda":
-            from croq_magic import program as programs
-
-            r = program.unit.request
-            arch = base.offline_arch("cuda", settings.arch)
-            program = programs.compile(r.source, "cuda", arch, dict(r.defines), r.checks)
-        chosen: Any = program.unit.chosen
-        return program.source() if settings.emit == "cuda" else chosen.shown(program.source(), settings.emit)
-
     def _run(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Runs the chosen function if it can be, shows what was asked for, and gives the value of the cell."""
-        if settings.run is None and "main" in program.unit.request.source.text:  # else not even the import is paid for
-            from croq_magic.compiler.whole.main import is_whole_program
-
-            if is_whole_program(program.unit.request.source.text):
-                return self._run_whole(program, settings, clock)
+        if settings.run is None and choice.is_whole(program):
+            return self._run_whole(program, settings, clock)
         if settings.args:
             raise OptionError("--args: the cell has no `main`, so there is no command line")
-        function = self._chosen(program, settings)
+        function = choice.function(program, settings, self.shell.user_ns)
         if function is None:
             print("The cell has no tileflow function (__co__): there is nothing to run.")
             return None
@@ -247,7 +211,7 @@ class CroqtileMagics(Magics):
             return None
         if settings.output and not function.compiled.signature.result:
             raise OptionError(f"-o {settings.output}: {function.__name__} returns nothing")
-        values, expressions, missing = self._arguments(function, settings)
+        values, expressions, missing = choice.arguments(function, settings, self.shell.user_ns)
         if missing:
             from croq_magic.arguments import listing
 
@@ -288,11 +252,6 @@ class CroqtileMagics(Magics):
         function.finish()
         return value
 
-    def _is_whole(self, program: Program) -> bool:
-        from croq_magic.compiler.whole.main import is_whole_program
-
-        return is_whole_program(program.unit.request.source.text)
-
     def _run_whole(self, program: Program, settings: argparse.Namespace, clock: Clock) -> Any:
         """Builds and runs a program with `main`; its exit status other than 0 is an error."""
         from croq_magic import run
@@ -304,53 +263,11 @@ class CroqtileMagics(Magics):
             done = clock.time("ran", run.run_streamed, path, words)
             if settings.output:
                 self.shell.push({settings.output: done})
-            run.require_success(done)
-        function = self._chosen(program, settings)
+            run.require_success(done, shown=True)
+        function = choice.function(program, settings, self.shell.user_ns)
         if function is not None:
             self._draw(function, settings, None)
         return None
-
-    def _chosen(self, program: Program, settings: argparse.Namespace) -> TileFunction | None:
-        if settings.run is None:
-            chosen = list(program)[-1] if program.functions else None
-        elif settings.run in program.functions:
-            chosen = program.functions[settings.run]
-        else:
-            known = ", ".join(program.functions) or "no tileflow function"
-            raise OptionError(f"-r {settings.run}: the cell defines {known}")
-        overloads = getattr(chosen, "overloads", None)
-        return self._overload(chosen, settings) if overloads else chosen  # type: ignore[arg-type, return-value]
-
-    def _overload(self, function: OverloadedFunction, settings: argparse.Namespace) -> TileFunction:
-        """The overload that fits the notebook's variables; the last one if none has variables for all parameters."""
-        from croq_magic.overloads import Candidate
-
-        bindings = dict(settings.bindings)
-        known = {*bindings, *self.shell.user_ns}
-        candidates = [
-            Candidate(each, self._arguments(each, settings)[0])
-            for each in function.overloads
-            if known.issuperset(each.binder.required) and bindings.keys() <= set(each.binder.names)
-        ]
-        return function.fitting(candidates) if candidates else function.overloads[-1]
-
-    def _arguments(
-        self, function: TileFunction, settings: argparse.Namespace
-    ) -> tuple[list[Any], dict[str, str], list[str]]:
-        """Values, the expressions they come from, and the parameters that have no variable."""
-        binder = function.binder
-        bindings = dict(settings.bindings)
-        for name in bindings:
-            if name not in binder.names:
-                raise OptionError(f"-b {name}: the parameters of {function.__name__} are {', '.join(binder.names)}")
-        values: list[Any] = []
-        for name in binder.names:
-            if name in bindings:
-                values.append(options.evaluate(bindings[name], self.shell.user_ns, f"-b {name}"))
-            else:
-                values.append(self.shell.user_ns.get(name))
-        missing = [name for name in binder.required if name not in bindings and name not in self.shell.user_ns]
-        return values, bindings, missing
 
     def _tell_modified(self, bound: Bound, expressions: dict[str, str]) -> None:
         names = [expressions.get(name, name) for name in bound.written]
@@ -372,25 +289,6 @@ class CroqtileMagics(Magics):
             sizes = {name: known[name] for name in function.binder.required if name in known}
         for name in settings.show:
             display(getattr(viz, name)(function, **sizes))
-
-
-class Clock:
-    """Seconds spent, by what they were spent on; `device` says what they were spent on there."""
-
-    def __init__(self) -> None:
-        self.seconds: dict[str, float] = {}
-        self.device: Any = None
-
-    def time(self, what: str, function: Callable[..., T], *args: Any) -> T:
-        started = time.perf_counter()
-        value = function(*args)
-        self.seconds[what] = self.seconds.get(what, 0.0) + time.perf_counter() - started
-        return value
-
-    def __str__(self) -> str:
-        parts = (f"{what} in " + (f"{s * 1e3:.3g} ms" if s < 1 else f"{s:.2f} s") for what, s in self.seconds.items())
-        text = ", ".join(parts)
-        return text if self.device is None else f"{text}\non the device: {self.device}"
 
 
 def load(shell: InteractiveShell) -> CroqtileMagics:

@@ -105,6 +105,8 @@ def test_a_program_that_fails_is_an_error_and_no_traceback(session: Session, bod
     message = text_of(shown, "error")
     assert error in message
     assert "Traceback" not in message and "croq_magic/" not in message
+    if "wrong" in body:  # what the program wrote stands above the error
+        assert text_of(shown, "stderr") == "wrong\n" and "wrong" not in message
     assert text_of(session.run("1 + 1"), "value") == "2"
 
 

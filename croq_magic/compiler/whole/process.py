@@ -223,8 +223,9 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def require_success(done: Finished) -> None:
-    """Raises `ProgramError` unless a program ended with status 0."""
+def require_success(done: Finished, shown: bool = False) -> None:
+    """Raises `ProgramError` unless a program ended with status 0. Its message has the last lines that the program
+    wrote, unless they are `shown` right above it."""
     if done.truncated:
         text = f"the program wrote more than {LIMIT >> 20} MiB and was stopped"
         raise ProgramError(text, done.returncode)
@@ -240,5 +241,7 @@ def require_success(done: Finished) -> None:
         text = f"the program was ended by {name}" + (f": {meaning}" if meaning else "")
     else:
         text = f"the program ended with exit status {done.returncode}"
+    if shown:
+        raise ProgramError(text, done.returncode)
     last = (done.stderr.strip() or done.stdout.strip())[-_KEPT:].splitlines()[-_LAST_LINES:]
     raise ProgramError("\n".join([text, *(f"    {line}" for line in last)]), done.returncode)
