@@ -11,6 +11,7 @@
 //   croq_async_copy<BYTES>(shared, global), croq_async_copy_zfill<BYTES>(shared, global, valid), croq_async_commit(),
 //   croq_async_wait<GROUPS>(), croq_bar_sync(number, threads), croq_bar_arrive(number, threads),
 //   croq_mbarrier_init(word, count), croq_mbarrier_arrive(word), croq_mbarrier_wait(word, parity),
+//   croq_mbarrier_arrive_landed(word), croq_mbarrier_expect_landed(word)
 //   croq_fence_block(), croq_fence_device(), croq_grid_sync(counter, blocks)
 // and defines CROQ_INLINE and CROQ_MEMBER as below without __device__.
 #pragma once
@@ -300,8 +301,8 @@ CROQ_INLINE void croq_fence_device() { __threadfence(); }
 static __device__ __noinline__ void croq_grid_sync(unsigned* counter, unsigned blocks) {
   __syncthreads();
   if (threadIdx.x == 0 && threadIdx.y == 0 && threadIdx.z == 0) {
-    __threadfence();
     const unsigned round = *(volatile unsigned*)&counter[1];
+    __threadfence();  // also keeps the arrival behind the reading: the last block may begin another round at once
     if (atomicAdd(&counter[0], 1u) == blocks - 1) {
       counter[0] = 0;
       __threadfence();
@@ -350,6 +351,15 @@ CROQ_INLINE void croq_mbarrier_init(uint64_t* word, unsigned count) {
 CROQ_INLINE void croq_mbarrier_arrive(uint64_t* word) {
   asm volatile("{ .reg .b64 state; mbarrier.arrive.shared.b64 state, [%0]; }" : : "r"(croq_shared_address(word)) : "memory");
 }
+// An arrival that takes place when the thread's asynchronous copies so far have landed; the thread goes on at once. It is
+// one of the `count` arrivals (.noinc), and orders the copies alone: other stores of the thread need an arrival of its own.
+CROQ_INLINE void croq_mbarrier_arrive_landed(uint64_t* word) {
+  asm volatile("cp.async.mbarrier.arrive.noinc.shared.b64 [%0];" : : "r"(croq_shared_address(word)) : "memory");
+}
+// The same beside the `count` arrivals: the phase that is under way expects one more. The thread's own arrival follows.
+CROQ_INLINE void croq_mbarrier_expect_landed(uint64_t* word) {
+  asm volatile("cp.async.mbarrier.arrive.shared.b64 [%0];" : : "r"(croq_shared_address(word)) : "memory");
+}
 CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
   unsigned done;
   do {
@@ -370,7 +380,8 @@ CROQ_INLINE void croq_mbarrier_arrive(uint64_t* word) {
   unsigned* const half = (unsigned*)word;
   __threadfence_block();
   if (atomicSub(half, 1u) == 1u) {
-    *(volatile unsigned*)half = *(volatile unsigned*)(half + 1) >> 1;
+    // Added, not stored: a thread that does not wait may already have arrived for the next phase.
+    atomicAdd(half, *(volatile unsigned*)(half + 1) >> 1);
     __threadfence_block();
     atomicXor(half + 1, 1u);
   }
@@ -382,6 +393,29 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
 }
 #endif
 #endif
+
+// The sum or maximum over lanes of a warp: those of a group of `kLanes` whose numbers differ in multiples of `kStride`.
+// All lanes of the warp take part, all get the result.
+template <int kLanes, int kStride = 1, typename T>
+CROQ_INLINE T croq_lanes_sum(T value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
+    value += __shfl_xor_sync(0xffffffffu, value, distance);
+  }
+  return value;
+}
+CROQ_INLINE float croq_larger(float a, float b) { return croq_fmax(a, b); }
+CROQ_INLINE double croq_larger(double a, double b) { return croq_fmax(a, b); }
+template <typename T>
+CROQ_INLINE T croq_larger(T a, T b) { return croq_max(a, b); }
+template <int kLanes, int kStride = 1, typename T>
+CROQ_INLINE T croq_lanes_max(T value) {
+#pragma unroll
+  for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
+    value = croq_larger(value, __shfl_xor_sync(0xffffffffu, value, distance));
+  }
+  return value;
+}
 
 // Events of all blocks: a word of device memory that counts arrivals; `parties` of them complete a generation.
 CROQ_INLINE void croq_far_arrive(unsigned* arrivals) {

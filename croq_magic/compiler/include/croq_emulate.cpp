@@ -70,6 +70,16 @@ struct Copy {
   char* to;
   const char* from;
   uint32_t size, valid, group, site;
+  uint32_t number;  // among the thread's copies
+  uint32_t clock;   // of its thread when an arrival at an mbarrier was bound to it; 0: none is
+};
+
+// An arrival that waits for the copies a thread has started before it.
+struct Arrival {
+  Arrival* next;
+  croq_thread* thread;
+  uint32_t copies, mbarrier;  // how many copies; the place in the block's table
+  uint32_t* known;            // what the thread knew and had done
 };
 
 struct Cell;
@@ -97,6 +107,7 @@ struct Block : croq_block_state {
   uint32_t warp_capacity;
   Mbarrier* mbarriers;
   uint32_t mbarrier_count, mbarrier_capacity;
+  Arrival* arrivals;                 // those that wait for copies, oldest first
   Block* other;                      // the next block of the worker that is under way, in a ring
   char* image;                       // its static shared memory while another block's is in place
   char* memory;                      // dynamic shared memory, owned
@@ -235,6 +246,7 @@ void look(croq_thread* self) {
 }
 
 void run_copies(croq_thread* self, uint32_t kept);
+bool land_some(Worker* worker, Block* block);
 void give_way(croq_thread* self, uint32_t site);
 
 }  // namespace

@@ -220,8 +220,10 @@ CROQ_RAW static inline unsigned __lanemask_lt() { return (1u << croq_self->linea
 // -------------------------------------------------------------------------------------------------------- atomics
 #ifdef CROQ_CHECKED
 #define CROQ_SEEN(place, bytes) croq_emulate_atomic((void*)(place), bytes, CROQ_PLACE)
+#define CROQ_CHANGED(place, changed) ((changed) ? croq_emulate_updated((void*)(place)) : (void)0)
 #else
 #define CROQ_SEEN(place, bytes) ((void)0)
+#define CROQ_CHANGED(place, changed) ((void)0)
 #endif
 // A loop of updates that change nothing may wait for another thread.
 CROQ_RAW static inline void croq_after_update(bool changed, void* place) {
@@ -238,7 +240,9 @@ CROQ_RAW static inline void croq_after_update(bool changed, void* place) {
     __atomic_load(place, &old, __ATOMIC_RELAXED);                                                                     \
     do next = (T)(expression);                                                                                        \
     while (!__atomic_compare_exchange(place, &old, &next, true, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED));                 \
-    croq_after_update(__builtin_memcmp(&old, &next, sizeof old) != 0, CROQ_PLACE);                                    \
+    const bool changed = __builtin_memcmp(&old, &next, sizeof old) != 0;                                              \
+    CROQ_CHANGED(place, changed);                                                                                     \
+    croq_after_update(changed, CROQ_PLACE);                                                                           \
     return old;                                                                                                       \
   }                                                                                                                   \
   template <typename T>                                                                                               \
@@ -246,6 +250,7 @@ CROQ_RAW static inline void croq_after_update(bool changed, void* place) {
     CROQ_SEEN(place, sizeof(T));                                                                                      \
     const T old = *place;                                                                                             \
     *place = (T)(expression);                                                                                         \
+    CROQ_CHANGED(place, __builtin_memcmp(&old, (void*)place, sizeof old) != 0);                                       \
     return old;                                                                                                       \
   }
 CROQ_UPDATE(atomicAdd, old + value)
@@ -264,14 +269,19 @@ CROQ_CALL T atomicCAS(T* place, typename croq_type<T>::type expected, typename c
   CROQ_SEEN(place, sizeof(T));
   T old = expected;
   const bool swapped = __atomic_compare_exchange(place, &old, &value, false, __ATOMIC_SEQ_CST, __ATOMIC_RELAXED);
-  croq_after_update(swapped && __builtin_memcmp(&old, &value, sizeof old), CROQ_PLACE);
+  const bool changed = swapped && __builtin_memcmp(&old, &value, sizeof old);
+  CROQ_CHANGED(place, changed);
+  croq_after_update(changed, CROQ_PLACE);
   return old;
 }
 template <typename T>
 CROQ_CALL T atomicCAS_block(T* place, typename croq_type<T>::type expected, typename croq_type<T>::type value) {
   CROQ_SEEN(place, sizeof(T));
   const T old = *place;
-  if (!__builtin_memcmp(&old, &expected, sizeof old)) *place = value;
+  if (!__builtin_memcmp(&old, &expected, sizeof old)) {
+    *place = value;
+    CROQ_CHANGED(place, true);
+  }
   return old;
 }
 

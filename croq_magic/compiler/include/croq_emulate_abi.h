@@ -3,7 +3,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define CROQ_EMULATE_ABI 1
+#define CROQ_EMULATE_ABI 2
 #define CROQ_FINDINGS 64
 
 struct croq_index {
@@ -25,6 +25,7 @@ struct croq_thread {
   uint32_t group;             // commit groups of asynchronous copies so far
   void* copies;               // those that have not landed
   uint32_t changes;           // updates that changed memory since it last gave way
+  uint32_t copied;            // asynchronous copies so far
 };
 
 // The part of a block that kernels look at.
@@ -110,6 +111,7 @@ CROQ_FROM_RUNTIME void croq_emulate_warp(int op, uint32_t mask, const void* in, 
 CROQ_FROM_RUNTIME uint32_t croq_emulate_active();
 CROQ_FROM_RUNTIME void croq_emulate_fence(int scope);
 CROQ_FROM_RUNTIME void croq_emulate_atomic(void* address, uint32_t size, void* place);
+CROQ_FROM_RUNTIME void croq_emulate_updated(void* address);
 CROQ_FROM_RUNTIME void croq_emulate_spin(void* place);
 CROQ_FROM_RUNTIME void croq_emulate_sleep();
 CROQ_FROM_RUNTIME void croq_emulate_touch(void* address, uint32_t size, int write, void* place);
@@ -118,6 +120,7 @@ CROQ_FROM_RUNTIME void croq_emulate_commit();
 CROQ_FROM_RUNTIME void croq_emulate_settle(uint32_t groups);
 CROQ_FROM_RUNTIME void croq_emulate_mbarrier_init(uint64_t* barrier, uint32_t count);
 CROQ_FROM_RUNTIME uint64_t croq_emulate_mbarrier_arrive(uint64_t* barrier, uint32_t count);
+CROQ_FROM_RUNTIME void croq_emulate_mbarrier_follow(uint64_t* barrier, int counted);
 CROQ_FROM_RUNTIME int croq_emulate_mbarrier_test(uint64_t* barrier, uint32_t parity);
 CROQ_FROM_RUNTIME void croq_emulate_mbarrier_wait(uint64_t* barrier, uint32_t parity);
 CROQ_FROM_RUNTIME void croq_emulate_grid();

@@ -5,8 +5,7 @@
 // recorded with the clock of its thread, and lies before what a thread does now if that thread knows of that clock: from
 // a barrier of the block (`floor`), from one of its warp (`warp_floor`), or from a barrier of some threads, an mbarrier
 // (`known`, a clock for every thread, made when first needed). Blocks know of each other through the grid's barrier
-// (`phase`) and through fences: an update of a place by a thread that has passed a fence carries what its block did
-// before, and whoever updates that place later learns of it.
+// (`phase`); for what threads learn through fences and places in memory see croq_emulate_messages.h.
 namespace croq_inside {
 namespace {
 
@@ -26,24 +25,24 @@ struct Cell {
   uint32_t pad;
 };
 
+struct Covered;
+struct Read;
+struct Fence;
+struct Mail;
 struct Order {
   uint32_t threads;
-  uint32_t *clock, *floor, *warp_floor, *fence;
+  uint32_t *clock, *floor, *warp_floor;
+  uint32_t *version;  // goes up when a thread learns something alone
   uint32_t** known;
+  uint32_t turn;      // barriers of the block so far
+  Fence* fences;      // of each thread
+  uint32_t fence_count;
+  Covered* floor_covered;
+  uint32_t floor_turn;
+  Read* reads;
+  uint32_t read_count, read_capacity;
 };
-
-// Updates of one place after a fence.
-struct Passed {
-  uint32_t serial, fences;
-};
-struct Place {
-  char* address;
-  Passed* passed;
-  uint32_t count, capacity;
-};
-struct Learnt {  // a block knows the first `count` of a place
-  uint32_t serial, place, count;
-};
+Mail* mail_of(Worker* worker);
 
 struct Watch {
   Region** regions;  // in the order of their addresses
@@ -52,10 +51,7 @@ struct Watch {
   Region own[8];     // variables of the module
   int32_t own_count;
   const char *image, *image_end;
-  Place* places;
-  uint32_t place_count, place_capacity;
-  Learnt* learnt;
-  uint32_t learnt_count, learnt_capacity;
+  Mail* mail;
   int64_t stack_bytes;
   struct Counts* counts;
 };
@@ -117,6 +113,8 @@ void free_order(Block* block) {
   for (uint32_t i = 0; i < order->threads; ++i) free(order->known[i]);
   free(order->clock);
   free(order->known);
+  free((void*)order->fences);
+  free((void*)order->reads);
   free(order);
   block->order = nullptr;
 }
@@ -150,6 +148,9 @@ void begin_region(Region& region, char* begin, int64_t bytes, char* high, int32_
   region.space = space;
 }
 
+Fence* new_fences(size_t threads);
+void clear_fences(Order* order);
+
 void begin_checks(Block* block) {
   const croq_emulate_launch* launch = block->worker->launch;
   if (block->order && block->order->threads < block->threads) free_order(block);
@@ -162,9 +163,13 @@ void begin_checks(Block* block) {
     order->known = (uint32_t**)calloc(threads, sizeof(uint32_t*));
     order->floor = order->clock + threads;
     order->warp_floor = order->floor + threads;
-    order->fence = order->warp_floor + threads;
+    order->version = order->warp_floor + threads;
+    order->fences = new_fences(threads);
   }
   memset(order->clock, 0, sizeof(uint32_t) * 4 * order->threads);
+  if (order->fence_count) clear_fences(order);
+  order->turn = order->fence_count = order->read_count = 0;
+  order->floor_covered = nullptr;
   for (uint32_t i = 0; i < order->threads; ++i) order->clock[i] = 1;
   for (uint32_t i = 0; i < order->threads; ++i)
     if (order->known[i]) memset(order->known[i], 0, sizeof(uint32_t) * order->threads);
@@ -217,6 +222,7 @@ void learn(Block* block, uint32_t thread, const uint32_t* known) {
   Order* order = block->order;
   if (!known || !make_known(order, order->known[thread])) return;
   uint32_t* own = order->known[thread];
+  ++order->version[thread];
   for (uint32_t i = 0; i < block->threads; ++i)
     if (known[i] > own[i]) own[i] = known[i];
 }
@@ -232,6 +238,7 @@ void settle_counts(Worker* worker);
 void pass_barrier(Block* block, Barrier& barrier, croq_thread* self) {
   Order* order = block->order;
   if (block->worker->launch->profiled) settle_counts(block->worker);
+  ++order->turn;
   if (!barrier.expected) {
     for (uint32_t i = 0; i < block->threads; ++i) order->floor[i] = order->clock[i]++;
     return;
@@ -248,7 +255,7 @@ void join_warp(Block* block, Warp& warp, uint32_t group) {
   for (uint32_t at = 0; at < 32; ++at) some |= (group >> at & 1) && order->known[first + at];
   if (!some) {
     for (uint32_t at = 0; at < 32; ++at)
-      if (group >> at & 1) order->warp_floor[first + at] = order->clock[first + at]++;
+      if (group >> at & 1) order->warp_floor[first + at] = order->clock[first + at]++, ++order->version[first + at];
     return;
   }
   uint32_t* known = nullptr;
@@ -259,24 +266,19 @@ void join_warp(Block* block, Warp& warp, uint32_t group) {
   free(known);
 }
 
-void pass_fence(croq_thread* self) {
-  Block* block = block_of(self);
-  block->order->fence[self->linear] = ++block->worker->fences;
-}
+}  // namespace
+}  // namespace croq_inside
+
+#include "croq_emulate_messages.h"
+
+namespace croq_inside {
+namespace {
+
+Mail* mail_of(Worker* worker) { return worker->watch->mail; }
+Fence* new_fences(size_t threads) { return (Fence*)calloc(threads, sizeof(Fence)); }
+void clear_fences(Order* order) { memset((void*)order->fences, 0, sizeof(Fence) * order->threads); }
 
 // ------------------------------------------------------------------------------------------------------ the finding
-bool learnt(Worker* worker, uint32_t serial, const Record& record, uint32_t stamp) {
-  Watch* watch = worker->watch;
-  for (uint32_t i = 0; i < watch->learnt_count; ++i) {
-    const Learnt& known = watch->learnt[i];
-    if (known.serial != serial) continue;
-    const Place& place = watch->places[known.place];
-    for (uint32_t j = 0; j < known.count; ++j)
-      if (place.passed[j].serial == record.serial && stamp < place.passed[j].fences) return true;
-  }
-  return false;
-}
-
 // Whether a recorded access and one that `self` makes now have no order.
 bool meets(croq_thread* self, Block* block, const Record& record, uint32_t stamp, bool shared) {
   if (!record.serial) return false;
@@ -288,7 +290,7 @@ bool meets(croq_thread* self, Block* block, const Record& record, uint32_t stamp
     return false;
   }
   if (stamp < worker->phase) return false;
-  return !worker->watch->learnt_count || !learnt(worker, block->serial, record, stamp);
+  return !block->order->read_count || !learnt(self, block, record);
 }
 
 croq_finding at_place(croq_thread* self, const Region& region, char* address, int32_t size, int32_t kind, int32_t access,
@@ -451,54 +453,13 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
   }
 }
 
-void watch_atomic(croq_thread* self, char* address, uint32_t size, const void* place) {
-  Block* block = block_of(self);
-  Worker* worker = block->worker;
-  Watch* watch = worker->watch;
-  if (!watch) return;
-  watch_access(self, address, size, kAtomic, place);
-  if (!worker->fences) return;
-  uint32_t at = 0;
-  while (at < watch->place_count && watch->places[at].address != address) ++at;
-  const uint32_t fence = block->order->fence[self->linear];
-  if (at == watch->place_count) {
-    if (!fence) return;
-    if (at == watch->place_capacity) {
-      const uint32_t capacity = at * 2 + 16;
-      watch->places = grow(watch->places, at, capacity);
-      watch->place_capacity = capacity;
-    }
-    watch->places[watch->place_count++].address = address;
-  }
-  Place& here = watch->places[at];
-  if (here.count) {
-    uint32_t i = 0;
-    while (i < watch->learnt_count && !(watch->learnt[i].serial == block->serial && watch->learnt[i].place == at)) ++i;
-    if (i == watch->learnt_count) {
-      if (i == watch->learnt_capacity) {
-        watch->learnt_capacity = i * 2 + 16;
-        watch->learnt = grow(watch->learnt, i, watch->learnt_capacity);
-      }
-      ++watch->learnt_count;
-    }
-    watch->learnt[i] = {block->serial, at, here.count};
-  }
-  if (fence) {
-    if (here.count == here.capacity) {
-      const uint32_t capacity = here.count * 2 + 16;
-      here.passed = grow(here.passed, here.count, capacity);
-      here.capacity = capacity;
-    }
-    here.passed[here.count++] = {block->serial, fence};
-  }
-}
-
 void watch_copy(croq_thread* self, char* to, const char* from, uint32_t size, uint32_t valid, const void* place) {
   if (valid) watch_access(self, (char*)from, valid, kRead, place);
   watch_access(self, to, size, kWrite | kAsync, place);
 }
 
-void watch_landing(croq_thread* self, char* to, uint32_t size, uint32_t site) {
+// With a `clock` it lies before what learns of that clock.
+void watch_landing(croq_thread* self, char* to, uint32_t size, uint32_t site, uint32_t clock) {
   const char* place = block_of(self)->worker->launch->module + site;
   watch_access(self, to, size, kWrite | kAsync | kLanding, place);
   Block* block = block_of(self);
@@ -506,7 +467,10 @@ void watch_landing(croq_thread* self, char* to, uint32_t size, uint32_t site) {
   if (!region || to < region->begin || to + size > region->end) return;
   const int64_t offset = to - (char*)((uintptr_t)region->begin & ~(uintptr_t)15);
   Cell* end = region->cells + ((offset + size - 1) >> region->shift) + 1;
-  for (Cell* cell = region->cells + (offset >> region->shift); cell < end; ++cell) cell->write.kind = kWrite;
+  for (Cell* cell = region->cells + (offset >> region->shift); cell < end; ++cell) {
+    cell->write.kind = kWrite;
+    if (clock) cell->write.clock = clock;
+  }
 }
 
 // ------------------------------------------------------------------------------------------------------- a launch
@@ -538,6 +502,7 @@ void finish_counts(Worker* worker);
 
 void begin_watch(Worker* worker) {
   Watch* watch = worker->watch = (Watch*)calloc(1, sizeof(Watch));
+  watch->mail = (Mail*)calloc(1, sizeof(Mail));
   pthread_mutex_lock(&buffer_lock);
   watch->regions = (Region**)malloc(sizeof(Region*) * (size_t)(buffer_count + 1));
   memcpy((void*)watch->regions, (void*)buffers, sizeof(Region*) * (size_t)buffer_count);
@@ -553,9 +518,8 @@ void end_watch(Worker* worker) {
   Watch* watch = worker->watch;
   if (worker->launch->profiled) finish_counts(worker);
   for (int32_t i = 0; i < watch->own_count; ++i) drop_cells(watch->own[i]);
-  for (uint32_t i = 0; i < watch->place_count; ++i) free(watch->places[i].passed);
-  free(watch->places);
-  free(watch->learnt);
+  free_mail(watch->mail);
+  free((void*)watch->mail);
   free((void*)watch->regions);
   free(watch);
   worker->watch = nullptr;
@@ -624,6 +588,8 @@ EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void*
   croq_thread* self = croq_self;
   if (!self || !block_of(self)->worker->watch) return;
   watch_access(self, (char*)address, size, write | kVolatile, place);
+  if (write) leave_message(self, (char*)address, false);
+  else read_message(self, (char*)address);
   self->spins += write ? 0 : 64;
   if (self->spins > 2048) give_way(self, site_of(block_of(self)->worker->launch, place));
 }

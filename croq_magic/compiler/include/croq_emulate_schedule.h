@@ -29,6 +29,7 @@ void place_thread(croq_thread* self, Block* block, uint32_t linear, const croq_i
   self->group = 0;
   self->copies = nullptr;
   self->changes = 0;
+  self->copied = 0;
   block->worker->spins = 0;
 }
 
@@ -181,6 +182,8 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
       at_grid |= block->gathered.first != nullptr;
       block = block->other;
     } while (block != here);
+    // The machine's own copies are never waited for longer than this.
+    if (land_some(worker, here)) continue;
     if ((spinning || at_grid) && may_start_block(worker)) {
       fresh = nullptr;
       starts = true;
@@ -469,6 +472,11 @@ void give_all_back(Worker* worker) {
 }
 
 void reset_block(Block* block) {
+  while (Arrival* arrival = block->arrivals) {
+    block->arrivals = arrival->next;
+    free(arrival->known);
+    free(arrival);
+  }
   block->ready = block->spinning = block->gathered = {nullptr, nullptr, 0};
   for (Barrier& barrier : block->barriers) barrier.queue = {nullptr, nullptr, 0};
   for (uint32_t i = 0; i < block->mbarrier_capacity; ++i) block->mbarriers[i].queue = {nullptr, nullptr, 0};

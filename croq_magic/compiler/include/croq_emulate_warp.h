@@ -241,8 +241,7 @@ EXPORT uint32_t croq_emulate_active() {
 EXPORT void croq_emulate_fence(int scope) {
   croq_thread* self = croq_self;
   Block* block = block_of(self);
-  (void)scope;
-  if (block->worker->launch->checked) pass_fence(self);
+  if (block->worker->launch->checked) pass_fence(self, scope);
   maybe_give_way(self, site_of(block->worker->launch, HERE));
   __atomic_thread_fence(__ATOMIC_SEQ_CST);
 }
@@ -263,7 +262,14 @@ EXPORT void croq_emulate_sleep() {
 EXPORT void croq_emulate_atomic(void* address, uint32_t size, void* place) {
   croq_thread* self = croq_self;
   maybe_give_way(self, site_of(block_of(self)->worker->launch, place));
-  watch_atomic(self, (char*)address, size, place);
+  if (!block_of(self)->worker->watch) return;
+  watch_access(self, (char*)address, size, kAtomic, place);
+  read_message(self, (char*)address);
+}
+
+// An update has changed what it found.
+EXPORT void croq_emulate_updated(void* address) {
+  if (block_of(croq_self)->worker->watch) leave_message(croq_self, (char*)address, true);
 }
 
 EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {

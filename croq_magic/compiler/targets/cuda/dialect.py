@@ -161,7 +161,12 @@ class CudaDialect(Dialect):
             raise Unsupported(f"atomics on {dtype} are not supported by the cuda target")
         return f"croq_atomic_{op}({', '.join([pointer, *args])})"
 
-    def async_copy(self, to: str, source: str, size: int) -> str:
+    def combine_lanes(self, op: str, dtype: DType, lanes: int, stride: int, text: str) -> str:
+        return f"croq_lanes_{op}<{lanes}{f', {stride}' if stride > 1 else ''}>({text})"
+
+    def async_copy(self, to: str, source: str, size: int, valid: str = "") -> str:
+        if valid:
+            return f"croq_async_copy_zfill<{size}>({to}, {source}, {valid});"
         return f"croq_async_copy<{size}>({to}, {source});"
 
     def async_commit(self) -> str:
@@ -190,6 +195,9 @@ class CudaDialect(Dialect):
 
     def event_wait(self, event: str, generation: str) -> str:
         return f"croq_mbarrier_wait(&{event}, {generation});"
+
+    def event_follow(self, event: str, alone: bool) -> str:
+        return f"croq_mbarrier_{'arrive' if alone else 'expect'}_landed(&{event});"
 
     def far_arrive(self, event: str) -> str:
         return f"croq_far_arrive(&{event});"

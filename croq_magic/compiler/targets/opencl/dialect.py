@@ -220,7 +220,7 @@ class OpenclDialect(Dialect):
         where = "local" if space is Space.SHARED else "global"
         return f"croq_{where}_{op}_{dtype.name}({', '.join([pointer, *args])})"
 
-    def async_copy(self, to: str, source: str, size: int) -> str:
+    def async_copy(self, to: str, source: str, size: int, valid: str = "") -> str:
         raise Unsupported("asynchronous copies are not supported by the opencl target")
 
     def async_commit(self) -> str:

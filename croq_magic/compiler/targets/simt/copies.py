@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
 UNROLLED = 64  # elements of a thread's own storage that are copied by unrolled loops, so that they stay in registers
+THREAD = "thread:"  # before the number of the first thread in the hints of a copy
 Index = tuple[ir.Expr, ...]
 
 
@@ -207,22 +208,44 @@ def _transfer(out: Statements, s: ir.Copy) -> None:
         with out.elected(everyone=into in PRIVATE):
             _serial(out, transfer, width_of(s))
         return
-    size = s.dst.buffer.dtype.size
     width = width_of(s)
     asynchronous = is_asynchronous(out.dialect, s)
-    chunk = integers.constant(width // size)
-    axes = order_axes(transfer, width // size)
-    last = axes[-1]
-    counts = tuple(integers.floordiv(transfer.extents[d], chunk) if d == last else transfer.extents[d] for d in axes)
+    parts = chunks(transfer, s)
+    axes, last, chunk = parts.axes, parts.axes[-1], integers.constant(parts.elements)
     wanted = ("i",) if len(axes) == 1 else tuple(f"i{position}" for position in range(len(axes)))
-    with out.crew_loop(counts, wanted) as places:
+    with out.crew_loop(parts.counts, wanted, first_thread(s)) as places:
         values: dict[ir.Var, ir.Expr] = {
             transfer.index[d]: integers.mul(place, chunk) if d == last else place
             for d, place in zip(axes, places, strict=True)
         }
         _one(out, transfer.at(values), width, asynchronous)
-    if asynchronous:
+    if asynchronous and out.is_group(s):
         out.line(out.dialect.async_commit())
+
+
+@dataclasses.dataclass(frozen=True)
+class Chunks:
+    """The places of a transfer that a crew shares out: `counts` of them along the dimensions `axes` of the destination,
+    the last one fastest. A place stands for `elements` neighbours along the last axis."""
+
+    transfer: Transfer
+    axes: tuple[int, ...]
+    counts: tuple[ir.Expr, ...]
+    elements: int
+
+
+def chunks(t: Transfer, s: ir.Copy) -> Chunks:
+    """How a crew goes through a copy between memories of the block and the device."""
+    elements = width_of(s) // s.dst.buffer.dtype.size
+    axes = order_axes(t, elements)
+    last, chunk = axes[-1], integers.constant(elements)
+    counts = tuple(integers.floordiv(t.extents[d], chunk) if d == last else t.extents[d] for d in axes)
+    return Chunks(t, axes, counts, elements)
+
+
+def first_thread(s: ir.Copy) -> int:
+    """The thread of the block that takes the first place, as `stagger-copies` noted it."""
+    return next((int(hint[len(THREAD) :]) for hint in s.hints if hint.startswith(THREAD)), 0)
 
 
 def is_asynchronous(dialect: Dialect, s: ir.Copy) -> bool:
@@ -274,9 +297,10 @@ def _chunk(out: Statements, t: Transfer, width: int, asynchronous: bool) -> None
     d = out.dialect
     to, source = f"&{_at(out, t.dst, t.to)}", f"&{_at(out, t.src, t.source)}"
     if asynchronous:
-        move = d.async_copy(to, source, width)
-    else:
-        move = d.vector_copy(to, space_of(t.dst), source, space_of(t.src), width)
+        valid = f"{_condition(out, t.conditions)} ? {width} : 0" if t.conditions else ""
+        out.line(d.async_copy(to, source, width, valid))
+        return
+    move = d.vector_copy(to, space_of(t.dst), source, space_of(t.src), width)
     if not t.conditions:
         out.line(move)
         return

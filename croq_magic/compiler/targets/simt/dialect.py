@@ -200,9 +200,14 @@ class Dialect(abc.ABC):
         """A relaxed atomic (add sub exch min max and or xor cas) as an expression: the old value. `args` of cas are
         (expected, new)."""
 
+    def combine_lanes(self, op: str, dtype: DType, lanes: int, stride: int, text: str) -> str:
+        """The sum or maximum (`op`) of a value of 32 or 64 bits over lanes of a warp, as `ir.CombineLanes` says."""
+        raise Unsupported(f"values cannot pass between the threads of a warp on the {self.name} target")
+
     @abc.abstractmethod
-    def async_copy(self, to: str, source: str, size: int) -> str:
-        """A statement: `size` bytes from device memory to a block's memory, complete after `async_wait`."""
+    def async_copy(self, to: str, source: str, size: int, valid: str = "") -> str:
+        """A statement: `size` bytes from device memory to a block's memory, complete after `async_wait`. With `valid`
+        only so many are read, and the rest becomes zero."""
 
     @abc.abstractmethod
     def async_commit(self) -> str:
@@ -239,6 +244,12 @@ class Dialect(abc.ABC):
     def event_wait(self, event: str, generation: str) -> str:
         """A statement: waits until `generation` is complete. Only its lowest bit counts (generations are counted from
         0); an event that starts ready is waited for as one that has completed generation -1."""
+
+    def event_follow(self, event: str, alone: bool) -> str:
+        """A statement: a party arrives when its asynchronous copies so far have landed, and goes on at once. `alone`:
+        this is its arrival, and it wrote nothing else that waiters may read. Otherwise `event_arrive` must come next,
+        and the generation completes after both."""
+        raise Unsupported(f"arrivals of asynchronous copies are not supported by the {self.name} target")
 
     def far_arrive(self, event: str) -> str:
         """A statement: one party arrives at an event in device memory; `event` is its word, an lvalue, which was zero

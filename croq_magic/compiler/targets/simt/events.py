@@ -12,11 +12,14 @@ import math
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
+from croq_magic.compiler.targets.simt import copies
+from croq_magic.compiler.targets.simt.arrivals import arrivals_of, writes_beside
 from croq_magic.compiler.targets.simt.emission import KernelArgument
+from croq_magic.compiler.targets.simt.expressions import depends_on
 from croq_magic.compiler.targets.simt.guards import ModuleState
 from croq_magic.compiler.targets.simt.parties import Axes, parties
 from croq_magic.compiler.targets.simt.statements import Statements
-from croq_magic.compiler.targets.simt.threads import Threads
+from croq_magic.compiler.targets.simt.threads import Threads, select
 from croq_magic.compiler.visit import walk
 
 BITS = 32  # slots whose parities a waiter keeps in one word
@@ -33,8 +36,10 @@ class Events(Statements):
         self.local_units: dict[int, int] = {}
         self.far: dict[int, KernelArgument] = {}  # events in device memory
         self.party_names: dict[int, str] = {}  # of constants, as triggers may come after waits
-        nodes = walk(threads.root.body)
+        nodes = list(walk(threads.root.body))
         self.of_cluster = {id(n.event) for n in nodes if isinstance(n, ir.Trigger) and n.cluster}
+        self.arrivals = arrivals_of(threads.root, self._is_asynchronous, self.of_cluster)
+        self._copiers: dict[str, tuple[list[ir.Region], list[ir.Expr]]] = {}  # by token: where its copies stand
 
     def grid_axes(self) -> Axes:
         """Indices and extents of all blocks of the launch."""
@@ -129,15 +134,46 @@ class Events(Statements):
         known = self.parties.setdefault(id(s.event), count)
         if known != count:
             raise self.unsupported(f"`{s.event.name}`: triggers by {known} and by {count} threads are", s.span)
+        self._require_copiers(s)
         allowed = self.pending_groups(s)
         if allowed is not None:
             self.line(self.dialect.async_wait(allowed))
         if s.cluster:
             self._trigger_cluster(s)
             return
+        follows = id(s) in self.arrivals.triggers
+        alone = follows and not writes_beside(self.threads, self.chain, self.conditions, s, self._is_asynchronous)
         for slot in self._slots(s.event, s.slot, s.order):
-            far = id(s.event) in self.far
-            self.line(self.dialect.far_arrive(slot) if far else self.dialect.event_arrive(slot))
+            if follows:
+                self.line(self.dialect.event_follow(slot, alone))
+            if not alone:
+                far = id(s.event) in self.far
+                self.line(self.dialect.far_arrive(slot) if far else self.dialect.event_arrive(slot))
+
+    def _is_asynchronous(self, s: ir.Copy) -> bool:
+        return copies.is_asynchronous(self.dialect, s)
+
+    def is_group(self, s: ir.Copy) -> bool:
+        return self._is_asynchronous(s) and (s.token is None or s.token.name not in self.arrivals.tokens)
+
+    def copy(self, s: ir.Copy) -> None:
+        if s.token is not None:
+            self._copiers[s.token.name] = (list(self.chain), list(self.conditions))
+        super().copy(s)
+
+    def _require_copiers(self, s: ir.Trigger) -> None:
+        """A thread can only say of its own copies that they are complete."""
+        if self.single:
+            return
+        mine = select(self.threads, self.chain, self.conditions)
+        for token in s.after:
+            chain, conditions = self._copiers.get(token.name, (self.chain, self.conditions))
+            if conditions == self.conditions:
+                continue
+            theirs = select(self.threads, chain, [c for c in conditions if depends_on(c, self.divergent())])
+            if mine is None or theirs is None or not theirs.exact or not {*theirs.threads} <= {*mine.threads}:
+                problem = "`trigger ... after` a transfer of threads that do not all come to the trigger is"
+                raise self.unsupported(problem, s.span)
 
     def _trigger_cluster(self, s: ir.Trigger) -> None:
         """An arrival at the copy of every block of the cluster."""

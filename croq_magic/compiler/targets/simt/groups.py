@@ -8,7 +8,7 @@ groups on every path; where paths differ, their common end. Handles that are rot
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.passes.structure import bodies, leaves
@@ -32,9 +32,12 @@ class _Pending:
         return _Pending(self.groups[len(self.groups) - count :], True)
 
 
-def pending_groups(root: ir.Region, is_group: Callable[[ir.Copy], bool]) -> dict[int, int | None]:
-    """Per `Wait` (by id) how many groups may stay pending; None where there is nothing to wait for."""
-    counter = _Counter(is_group, _handles(root))
+def pending_groups(
+    root: ir.Region, is_group: Callable[[ir.Copy], bool], following: Collection[int] = ()
+) -> dict[int, int | None]:
+    """Per `Wait` (by id) how many groups may stay pending; None where there is nothing to wait for. The triggers in
+    `following` (by id) wait for nothing, their arrivals follow the copies."""
+    counter = _Counter(is_group, _handles(root), following)
     counter.body(root.body, _Pending())
     return counter.allowed
 
@@ -51,9 +54,12 @@ def _handles(root: ir.Region) -> dict[str, str]:
 
 
 class _Counter:
-    def __init__(self, is_group: Callable[[ir.Copy], bool], handles: dict[str, str]) -> None:
+    def __init__(
+        self, is_group: Callable[[ir.Copy], bool], handles: dict[str, str], following: Collection[int] = ()
+    ) -> None:
         self.is_group = is_group
         self.handles = handles
+        self.following = following
         self.allowed: dict[int, int | None] = {}
 
     def key(self, token: ir.Token) -> str:
@@ -70,7 +76,7 @@ class _Counter:
                 return _Pending((*state.groups, self.key(s.token)), state.more)
             case ir.Wait():
                 return self.wait(s, s.tokens, state)
-            case ir.Trigger() if s.after:
+            case ir.Trigger() if s.after and id(s) not in self.following:
                 return self.wait(s, s.after, state)
             case ir.Rotate():
                 names = [var.name for var in s.slots]

@@ -9,7 +9,6 @@ from croq_magic.compiler.passes.accesses import Mode, of_statement
 from croq_magic.compiler.passes.place_shared import byte_size, place_shared
 from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
-from croq_magic.compiler.targets.simt.copies import is_asynchronous
 from croq_magic.compiler.targets.simt.dialect import Space
 from croq_magic.compiler.targets.simt.emission import KernelArgument, SimtKernel
 from croq_magic.compiler.targets.simt.events import Events
@@ -60,7 +59,7 @@ class KernelEmitter(Events):
             self.block_region, place_shared(self.block_region), self.dialect.static_shared_bytes
         )
         self.slots: list[str] = []  # definitions of results that one thread hands to the others
-        self.waits = pending_groups(self.block_region, lambda copy: is_asynchronous(self.dialect, copy))
+        self.waits = pending_groups(self.block_region, self.is_group, self.arrivals.triggers)
         self._ends: list[str] = []
 
     def emit(self) -> SimtKernel:

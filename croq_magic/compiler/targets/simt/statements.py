@@ -199,6 +199,10 @@ class Statements(Crews):
     def copy(self, s: ir.Copy) -> None:
         copies.emit_copy(self, s)
 
+    def is_group(self, s: ir.Copy) -> bool:
+        """Whether an asynchronous copy is waited for as a group; others are followed by the arrival at an event."""
+        raise NotImplementedError
+
     def wait(self, s: ir.Wait) -> None:
         allowed = self.pending_groups(s)
         if allowed is not None:
@@ -222,6 +226,15 @@ class Statements(Crews):
             self.grid_barrier()
             return
         self.join(s.scope, s.span)
+
+    def combine_lanes(self, s: ir.CombineLanes) -> None:
+        name, constant = s.var, s.var.role is not ir.Role.MUTABLE
+        self.varying.add(name.name)
+        text = self.expressions.converted(s.value, s.var.dtype)
+        text = self.dialect.combine_lanes(s.op, s.var.dtype, s.lanes, s.stride, text)
+        if constant:
+            self.define(s.var)
+        self.line(f"{f'const {self.scalar_type(s.var)} ' if constant else ''}{self.names.of(s.var)} = {text};")
 
     cooperative = False
 
@@ -299,12 +312,13 @@ class Statements(Crews):
             self.line(pragma)
         kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
         step = f"++{name}" if s.step == 1 else f"{name} += {s.step}"
-        self.instance.append(s.var)
+        around = self.instance
+        self.instance = [*around, s.var]
         self.loops += 1
         with self.block(f"for ({kind} {name} = {self.expressions.index(s.start)}; {name} < {stop}; {step})"):
             self.body(s.body)
         self.loops -= 1
-        self.instance.pop()
+        self.instance = around
 
     def _bound(self, s: ir.For) -> str:
         """The text of a loop's end, evaluated once where it might change."""
@@ -463,6 +477,7 @@ _HANDLERS: dict[type, Callable[[Statements, Any], None]] = {
     ir.Barrier: Statements.barrier,
     ir.Once: Statements.once,
     ir.NamedBarrier: Statements.named_barrier,
+    ir.CombineLanes: Statements.combine_lanes,
     ir.DeclareEvent: lambda out, s: None,
     ir.Trigger: lambda out, s: out.trigger(s),
     ir.WaitEvent: lambda out, s: out.wait_event(s),
