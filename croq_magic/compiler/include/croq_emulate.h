@@ -133,11 +133,13 @@ extern "C" __attribute__((visibility("default"))) CROQ_RAW char* croq_anchor() {
 #define printf(...) croq_emulate_printf(__VA_ARGS__)
 #define croq_bar_sync(id, threads) ((void)croq_emulate_barrier(id, threads, 0, 0))
 #define croq_bar_arrive(id, threads) croq_emulate_arrive(id, threads)
+#if __CUDA_ARCH__ >= 800  // before, croq_cuda.h counts in plain memory
 #define croq_mbarrier_init(barrier, count) croq_emulate_mbarrier_init((uint64_t*)(barrier), count)
 #define croq_mbarrier_arrive(barrier) ((void)croq_emulate_mbarrier_arrive((uint64_t*)(barrier), 1))
 #define croq_mbarrier_arrive_landed(barrier) croq_emulate_mbarrier_follow((uint64_t*)(barrier), 1)
 #define croq_mbarrier_expect_landed(barrier) croq_emulate_mbarrier_follow((uint64_t*)(barrier), 0)
 #define croq_mbarrier_wait(barrier, parity) croq_emulate_mbarrier_wait((uint64_t*)(barrier), parity)
+#endif
 #define croq_fence_block() croq_emulate_fence(0)
 #define croq_fence_device() croq_emulate_fence(1)
 #define croq_grid_sync(...) croq_emulate_grid()

@@ -588,10 +588,10 @@ EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void*
   croq_thread* self = croq_self;
   if (!self || !block_of(self)->worker->watch) return;
   watch_access(self, (char*)address, size, write | kVolatile, place);
-  if (write) leave_message(self, (char*)address, false);
-  else read_message(self, (char*)address);
   self->spins += write ? 0 : 64;
   if (self->spins > 2048) give_way(self, site_of(block_of(self)->worker->launch, place));
+  if (write) leave_message(self, (char*)address, false);
+  else read_message(self, (char*)address);
 }
 
 // --------------------------------------------------------------------------------------- what compilers call

@@ -20,6 +20,7 @@ HEADERS = (
     "croq_emulate_abi.h",
     "croq_emulate_check.h",
     "croq_emulate_faults.h",
+    "croq_emulate_messages.h",
     "croq_emulate_profile.h",
     "croq_emulate_schedule.h",
     "croq_emulate_warp.h",
