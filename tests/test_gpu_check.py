@@ -1,39 +1,118 @@
-"""`scripts/gpu_check`, with the emulator in the GPU's place."""
+"""`scripts/gpu_check`: what it makes of tests that fail, hang, and bring down their process."""
 
 from __future__ import annotations
 
+import importlib.machinery
+import importlib.util
 import json
-import subprocess
-import sys
+import os
+import time
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 ROOT = Path(__file__).parents[1]
+SUITE = """
+import os, signal, sys, time, types
+import pytest
+
+pytestmark = pytest.mark.gpu
+
+def test_first(): pass
+def test_wrong(): assert 1 == 2, "the sum"
+def test_needs_a_module(): raise ModuleNotFoundError("no islpy", name="islpy")
+def test_hangs(): time.sleep(1000)
+def test_between(): pass
+def test_kills(): os.kill(os.getpid(), signal.SIGSEGV)
+def test_breaks_the_context():
+    def synchronize(): raise RuntimeError("700")
+    runtime = types.SimpleNamespace(deviceSynchronize=synchronize)
+    sys.modules["cupy"] = types.SimpleNamespace(cuda=types.SimpleNamespace(runtime=runtime))
+    raise RuntimeError("illegal address")
+def test_after(): assert "cupy" not in sys.modules
+@pytest.mark.skip(reason="not here")
+def test_left_out(): pass
+@pytest.mark.parametrize("n", [1, 2])
+def test_last(n): pass
+"""
 
 
-def test_everything_runs_in_the_emulator() -> None:
-    name = "gpu-check-in-the-emulator"
-    path = ROOT / "benchmarks" / "results" / f"{name}.json"
-    command = [
-        sys.executable,
-        str(ROOT / "scripts" / "gpu_check"),
-        "--emulate",
-        "--json",
-        name,
-        "--only",
-        "C02 or views",
+@pytest.fixture
+def gpu_check(monkeypatch: pytest.MonkeyPatch) -> Any:
+    loader = importlib.machinery.SourceFileLoader("gpu_check", str(ROOT / "scripts" / "gpu_check"))
+    module = importlib.util.module_from_spec(importlib.util.spec_from_loader("gpu_check", loader))  # type: ignore[arg-type]
+    monkeypatch.setitem(__import__("sys").modules, "gpu_check", module)
+    monkeypatch.setattr("sys.dont_write_bytecode", True)
+    loader.exec_module(module)
+    monkeypatch.setattr(module, "ONE_TEST", 2)
+    monkeypatch.setattr(module, "FIRST_TEST", 20)
+    return module
+
+
+def variables() -> dict[str, str]:
+    return dict(os.environ, PYTHONPATH=os.pathsep.join([str(ROOT), str(ROOT / "tests")]))
+
+
+def test_what_brings_down_a_process_leaves_the_other_tests(gpu_check: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_suite.py"
+    file.write_text(SUITE)
+    found = gpu_check.run_tests(variables(), "", time.monotonic() + 60, file=str(file))
+    assert (found.passed, found.skipped, found.ended) == (5, 2, True)
+    assert found.failures == [
+        "test_wrong: AssertionError: the sum assert 1 == 2",
+        "test_hangs: did not end in time",
+        "test_kills: ended the process with status -11",
+        "test_breaks_the_context: RuntimeError: illegal address",
     ]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-        assert done.returncode == 0, done.stdout + done.stderr
-        recorded = json.loads(path.read_text())
-    finally:
-        path.unlink(missing_ok=True)
-    assert "Emulated GPU" in recorded["machine"] and recorded["small"]
-    steps = {(step["name"], step["peer_name"]) for step in recorded["steps"]}
-    assert {name for name, _ in steps} == {
-        "launch overhead", "element-wise add", "tiled copy", "DMA matmul f32", "scalar matmul f32", "sum",
-        "histogram of 256",
-    }  # fmt: skip
-    assert not any(step["note"] for step in recorded["steps"])
-    lines = done.stdout.strip().splitlines()
-    assert lines[-1].startswith("tests passed, speed measured") and "histogram of 256" in lines[-2]
+    assert not found.well
+
+
+def test_time_that_is_up_is_said(gpu_check: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_suite.py"
+    file.write_text(
+        "import time, pytest\npytestmark = pytest.mark.gpu\ndef test_a(): time.sleep(100)\ndef test_b(): pass"
+    )
+    started = time.monotonic()
+    found = gpu_check.run_tests(variables(), "", started + 6, file=str(file))
+    assert time.monotonic() - started < 12
+    assert not found.ended and "stopped before all had run" in str(found)
+    assert found.failures in ([], ["test_a: did not end in time"])
+
+
+def test_nothing_to_run_is_no_success(gpu_check: Any, tmp_path: Path) -> None:
+    file = tmp_path / "test_suite.py"
+    file.write_text("import nothing_of_this_name")
+    found = gpu_check.run_tests(variables(), "", time.monotonic() + 30, file=str(file))
+    assert not found.well and found.passed == 0
+
+
+def test_a_step_that_hangs_or_crashes_leaves_the_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu
+
+    script = tmp_path / "gpu.py"
+    script.write_text("""
+import json, sys, time, os
+name, out = sys.argv[2], sys.argv[4]
+if name == "add": time.sleep(100)
+if name == "copy": os._exit(7)
+step = dict(name=name, peer_name="p", ours=2.0, peer=1.0, unit="GB/s", ratio=2.0, low=1.9, high=2.1, aim=0.95)
+open(out, "w").write(json.dumps({"steps": [step], "machine": {"device": "D", "versions": "V"}}))
+""")
+    monkeypatch.setattr(gpu, "__file__", str(script))
+    monkeypatch.setattr(gpu, "ONE_STEP", 2.0)
+    monkeypatch.setattr(gpu, "RESULTS", tmp_path)
+    tests = tmp_path / "tests.json"
+    tests.write_text('{"tests": "3 passed", "failed": []}')
+    assert gpu.main(["--seconds", "60", "--json", "r", "--tests", str(tests)]) == 1
+    recorded = json.loads((tmp_path / "r.json").read_text())
+    notes = {step["name"]: step["note"] for step in recorded["steps"]}
+    assert list(notes) == list(gpu.Ladder.STEPS)
+    assert notes["add"] == "did not end within 2 s" and notes["copy"] == "its process ended with status 7"
+    assert not any(note for name, note in notes.items() if name not in ("add", "copy"))
+    assert recorded["tests"] == "3 passed" and recorded["versions"] == "V" and recorded["machine"].endswith(": D")
+    out = capsys.readouterr().out
+    assert out.startswith("D; V\n") and out.count("0.95 reached") == 5

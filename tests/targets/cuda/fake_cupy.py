@@ -17,6 +17,7 @@ import re
 import sys
 import time
 import types
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -66,6 +67,7 @@ class Gpu(NamedTuple):
     shared_bytes: int = 227 << 10
     memory: int = 8 << 30
     blocks: int = 1 << 20  # how many can run at the same time
+    host_pages: bool = False  # whether it reads pageable memory by itself
 
 
 class _State:
@@ -101,6 +103,7 @@ class Stream:
 
     def __init__(self, null: bool = False, non_blocking: bool = False, ptds: bool = False) -> None:
         self.ptr = 0 if null else id(self)
+        self.waits_for_null = not (null or non_blocking)
         self.queue: list[Callable[[], None]] = []
         self._outer: list[Stream | None] = []
 
@@ -120,6 +123,8 @@ class Stream:
         self.queue.append(work)
 
     def run(self, until: object = None) -> None:
+        if self.waits_for_null:  # as streams do unless they are non-blocking
+            _current_null().run()
         while self.queue:
             work = self.queue.pop(0)
             work()
@@ -228,7 +233,7 @@ def memcpy_async(dst: int, src: int, size: int, kind: int, stream: int) -> None:
     to_device = kind == 1
     host = src if to_device else dst
     _state.events.append("pinned copy" if _is_pinned(host) else "plain copy")
-    if _is_pinned(host):
+    if _is_pinned(host) or _state.gpus[_state.device].host_pages:
         here.put(lambda: ctypes.memmove(dst, src, size) and None)
     elif to_device:
         data = ctypes.string_at(src, size)
@@ -346,7 +351,7 @@ def asarray(value: Any, dtype: Any = None) -> ndarray:
         return value.base if isinstance(value.base, ndarray) else value.base.base
     host = np.array(value, dtype, order="C")
     out = empty(host.shape, host.dtype)
-    out._host[...] = host  # as the real one: complete when it returns, for memory that is not pinned
+    get_current_stream().put(lambda: np.copyto(out._host, host))  # as the real one, through pinned memory
     return out
 
 
@@ -417,11 +422,15 @@ class Function:
         _state.note("launch")
         gpu = _state.gpus[_state.device]
         three = (*grid, 1, 1, 1)[:3], (*block, 1, 1, 1)[:3]
+        assert max(grid) < 1 << 31  # CuPy takes no larger numbers
+        if enable_cooperative_groups and np.prod(three[0]) > gpu.blocks:
+            if three[0][1:] != (1, 1):
+                raise ValueError(f"The specified grid size {three[0]} exceeds the limit ({gpu.blocks}).")
+            warnings.warn(f"The grid size will be reduced from {grid[0]} to {gpu.blocks}", stacklevel=2)
+            three = ((gpu.blocks, 1, 1), three[1])
         status, _state.next_launch = _state.next_launch, 0
         if status == 0 and (min(three[0]) < 1 or np.prod(three[1]) > 1024 or shared_mem > _allowed[self.ptr]):
             status = 1
-        if status == 0 and enable_cooperative_groups and np.prod(three[0]) > gpu.blocks:
-            status = 720
         if status:
             raise CUDADriverError(status)
         words = [_word(arg) for arg in args]
@@ -517,6 +526,11 @@ def _count() -> int:
     return len(_state.gpus)
 
 
+def _device_synchronize() -> None:
+    _state.note("synchronize device")
+    _current_null().run()
+
+
 def _properties(number: int) -> dict[str, Any]:
     gpu = _state.gpus[number]
     return {"name": gpu.name.encode(), "totalGlobalMem": gpu.memory, "multiProcessorCount": 2}
@@ -534,6 +548,8 @@ def _module() -> types.ModuleType:
         driverGetVersion=lambda: _state.driver,
         runtimeGetVersion=lambda: _state.toolkit,
         getDeviceProperties=_properties,
+        deviceGetAttribute=lambda attribute, number: {16: 1, 100: int(_state.gpus[number].host_pages)}[attribute],
+        deviceSynchronize=_device_synchronize,
         memcpyAsync=memcpy_async,
         CUDARuntimeError=CUDARuntimeError,
     )
@@ -550,7 +566,13 @@ def _module() -> types.ModuleType:
         get_device_id=lambda: _state.device,
         is_available=lambda: bool(_state.gpus),
         memory=types.SimpleNamespace(OutOfMemoryError=OutOfMemoryError),
-        driver=types.SimpleNamespace(funcSetAttribute=set_attribute, CUDADriverError=CUDADriverError),
+        driver=types.SimpleNamespace(
+            funcSetAttribute=set_attribute,
+            occupancyMaxActiveBlocksPerMultiprocessor=lambda function, threads, shared: (
+                _state.gpus[_state.device].blocks
+            ),
+            CUDADriverError=CUDADriverError,
+        ),
         runtime=runtime,
     )
     return made
@@ -582,4 +604,5 @@ def installed(
 def _forget() -> None:
     system._cupy_problem.cache_clear()
     device._staging.cache_clear()
+    device._least_staged.cache_clear()
     faults.forget()

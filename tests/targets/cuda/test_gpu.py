@@ -84,13 +84,14 @@ def test_streams_and_views(cupy: Any) -> None:
     scale = croq.compile(SCALE, target="cuda").scale
     whole = random(99, 64)
     device = cupy.asarray(whole)
+    cupy.cuda.get_current_stream().synchronize()  # the other stream does not wait for this one
     stream = cupy.cuda.Stream(non_blocking=True)
     with stream:
         for row in range(99):
             scale(device[row], 2.0)
         scale(device[3, ::2], 2.0)
         scale(device[5, 1:], 2.0)
-    stream.synchronize()
+    stream.synchronize()  # nor does this one wait for the other
     expected = 2 * whole
     expected[3, ::2] *= 2
     expected[5, 1:] *= 2

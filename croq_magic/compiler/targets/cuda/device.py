@@ -13,15 +13,25 @@ import numpy as np
 from croq_magic.compiler.targets.cuda import faults, staging, timing
 from croq_magic.compiler.targets.simt import printing
 from croq_magic.compiler.targets.simt.device import Extents, Memory
-from croq_magic.errors import CroqError
+from croq_magic.errors import CroqError, TargetError
 
 _MAX_DYNAMIC_SHARED = 8  # CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+_PROCESSORS = 16  # cudaDevAttrMultiProcessorCount
+_HOST_PAGES = 100  # cudaDevAttrPageableMemoryAccessUsesHostPageTables
+_MOST_BLOCKS = 65535  # of the axes y and z of a grid
 _LOCK = threading.RLock()
 
 
 @lru_cache(maxsize=16)
 def _staging(cupy: Any, number: int) -> staging.Staging:
     return staging.Staging(cupy)
+
+
+@lru_cache(maxsize=16)
+def _least_staged(cupy: Any, number: int) -> int:
+    """Arrays of more bytes than this go through pinned memory. A device that shares the host's page tables reads
+    pageable memory by itself, after the call has returned, so there all do."""
+    return 0 if cupy.cuda.runtime.deviceGetAttribute(_HOST_PAGES, number) == 1 else staging.LEAST
 
 
 class CudaDevice:
@@ -42,6 +52,7 @@ class CudaDevice:
         self._cupy = cupy
         self._functions: dict[str, Any] = {}
         self._shared: dict[str, int] = {}
+        self._rooms: dict[tuple[str, int, int], int] = {}
         self._module: Any = None
         if cubin is not None:
             faults.require_context()
@@ -74,7 +85,10 @@ class CudaDevice:
             self._shared[symbol] = shared_bytes
 
     def _explained(self, error: Exception, kernel: str = "", needs: str = "") -> Exception:
-        return faults.explain(error, kernel, faults.device_text(self._cupy, self.number), needs) or error
+        return faults.explain(error, kernel, self._text(), needs) or error
+
+    def _text(self) -> str:
+        return faults.device_text(self._cupy, self.number)
 
     # -------------------------------------------------------------------------------------------------------- memory
 
@@ -97,7 +111,7 @@ class CudaDevice:
     def upload(self, memory: Memory, array: np.ndarray) -> None:
         if not array.nbytes:
             return
-        with self._transfer():
+        with self._transfer(), printing.shown(self.prints):
             staging.upload(self._cupy, self._pinned(array), memory.ptr, array)
 
     def download(self, memory: Memory, array: np.ndarray) -> None:
@@ -117,7 +131,8 @@ class CudaDevice:
             memory.memset_async(0, nbytes)
 
     def _pinned(self, array: np.ndarray) -> staging.Staging | None:
-        return _staging(self._cupy, self.number) if array.nbytes > staging.LEAST else None
+        least = _least_staged(self._cupy, self.number)
+        return _staging(self._cupy, self.number) if array.nbytes > least else None
 
     @contextlib.contextmanager
     def _transfer(self) -> Any:
@@ -142,19 +157,37 @@ class CudaDevice:
 
     def launch(self, symbol: str, grid: Extents, block: Extents, shared_bytes: int, args: Sequence[Any]) -> None:
         faults.require_context()
+        threads, blocks = block[0] * block[1] * block[2], grid[0] * grid[1] * grid[2]
+        together = symbol in self.cooperative
         try:
             function = self.function(symbol)
             self._allow(symbol, shared_bytes)
+            if together and blocks > self._room(symbol, threads, shared_bytes):
+                raise faults.no_room(symbol, blocks, threads, shared_bytes, self._text())
             timer = timing.timer()
-            with timer.around("kernel") if timer is not None else contextlib.nullcontext():
-                function(grid, block, tuple(map(_plain, args)), shared_bytes, None, symbol in self.cooperative)
+            # A launch prints what earlier kernels have left in the buffer of `printf`.
+            with timer.around("kernel") if timer is not None else contextlib.nullcontext(), printing.shown(self.prints):
+                function(grid, block, tuple(map(_plain, args)), shared_bytes, None, together)
         except CroqError:
             raise
         except Exception as error:
-            needs = f"{block[0] * block[1] * block[2]} threads and {shared_bytes} bytes of shared memory a block"
-            if symbol in self.cooperative:
-                needs = f"{grid[0] * grid[1] * grid[2]} blocks of {needs.replace(' a block', ' each')}"
+            needs = f"{threads} threads and {shared_bytes} bytes of shared memory a block"
+            if isinstance(error, OverflowError) or max(grid[1:]) > _MOST_BLOCKS:
+                needs = f"a grid of {grid[0]} x {grid[1]} x {grid[2]} blocks"
+                raise TargetError(f"`{symbol}`: {self._text()} does not take {needs}") from None
             raise self._explained(error, symbol, needs) from None
+
+    def _room(self, symbol: str, threads: int, shared_bytes: int) -> int:
+        """How many blocks of a kernel run at the same time. CuPy would start that many of a larger grid, and warn."""
+        key = symbol, threads, shared_bytes
+        found = self._rooms.get(key)
+        if found is None:
+            cuda = self._cupy.cuda
+            each = cuda.driver.occupancyMaxActiveBlocksPerMultiprocessor(
+                self.function(symbol).ptr, threads, shared_bytes
+            )
+            found = self._rooms[key] = each * cuda.runtime.deviceGetAttribute(_PROCESSORS, self.number)
+        return found
 
     def synchronize(self) -> None:
         """Waits for the current stream. TargetError, with the kernel's name, for what failed on it."""

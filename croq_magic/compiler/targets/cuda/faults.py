@@ -9,6 +9,9 @@ from croq_magic.errors import CroqError, TargetError
 
 # CUresult and cudaError_t agree on these numbers. After such an error every later call fails: the context is lost.
 _STICKY = {
+    214: "the device's memory has an error that it cannot correct",
+    220: "a link between devices has an error that it cannot correct",
+    226: "the device's memory has an error",
     700: "it read or wrote memory that is not its own",
     701: "it needs more resources than the device has",
     702: "it ran longer than the system lets a kernel run",
@@ -19,7 +22,7 @@ _STICKY = {
     717: "it accessed memory of the wrong kind",
     718: "its program counter left its code",
     719: "it failed in a way that the device does not explain further",
-    721: "the device was reset or lost",
+    721: "it left memory of the tensor cores allocated",
 }
 _MEMORY = (2,)
 _RESOURCES = (701,)
@@ -59,9 +62,10 @@ def all_well() -> None:
 
 
 def forget() -> None:
-    """A new context begins (tests)."""
+    """A new machine begins (tests)."""
     _state.recent.clear()
     _state.lost = ""
+    _texts.clear()
 
 
 def is_cuda(error: BaseException) -> bool:
@@ -90,9 +94,7 @@ def explain(error: BaseException, kernel: str = "", device: str = "the device", 
     if status in _RESOURCES:
         return TargetError(f"{where}{device} has too few registers or too little shared memory for {needs or 'it'}")
     if status in _COOPERATIVE:
-        return TargetError(
-            f"{where}its blocks meet, so all must run at once, and {device} has no room for {needs or 'all'}"
-        )
+        return TargetError(f"{where}its blocks meet, so all must run at once, and {device} has no room for all")
     if status in (_NO_IMAGE, _BAD_PTX, _OLD_DRIVER):
         return TargetError(
             f"{where}{device} does not load the machine code ({said}); leave out -a, or update the driver"
@@ -100,9 +102,28 @@ def explain(error: BaseException, kernel: str = "", device: str = "the device", 
     return TargetError(f"{where}{device} does not run it: {said}" + (f" ({needs})" if needs else ""))
 
 
+def no_room(kernel: str, blocks: int, threads: int, shared_bytes: int, device: str) -> TargetError:
+    """The error for blocks that meet, and cannot all run at once."""
+    return TargetError(
+        f"`{kernel}`: its blocks meet, so all must run at once, and {device} has no room for {blocks} blocks of "
+        f"{threads} threads and {shared_bytes} bytes of shared memory each"
+    )
+
+
+_texts: dict[int, str] = {}
+
+
 def device_text(cupy: Any, number: int) -> str:
-    """A device for messages: its name, with its number where there are several."""
+    """A device for messages: its name, with its number where there are several. Never raises: after an error that
+    broke the context the device may not answer."""
     from croq_magic.compiler.targets.cuda.system import device_name
 
-    name = device_name(cupy, number)
-    return f"{name} (device {number})" if cupy.cuda.runtime.getDeviceCount() > 1 else name
+    found = _texts.get(number)
+    if found is None:
+        try:
+            name = device_name(cupy, number)
+            found = f"{name} (device {number})" if cupy.cuda.runtime.getDeviceCount() > 1 else name
+        except Exception:
+            return "the device"
+        _texts[number] = found
+    return found

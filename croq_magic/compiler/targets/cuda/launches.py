@@ -21,7 +21,7 @@ def finish() -> None:
     try:
         cupy.cuda.get_current_stream().synchronize()
     except Exception as error:
-        explained = faults.explain(error, device=faults.device_text(cupy, int(cupy.cuda.Device().id)))
+        explained = faults.explain(error)
         if explained is None:
             raise
         raise explained from None
