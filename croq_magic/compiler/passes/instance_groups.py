@@ -34,7 +34,8 @@ class Lanes:
 
 
 def order(root: ir.Region) -> Order:
-    """Indices with extents, the one first that most accesses of device memory run along element by element."""
+    """Indices with extents, the one first that most accesses of device memory run along element by element, the others
+    from the last to the first, as rows lie in memory."""
     pairs = list(zip(root.indices, root.extents, strict=True))
     score = dict.fromkeys(root.indices, 0)
     for node in walk(root.body):
@@ -44,7 +45,7 @@ def order(root: ir.Region) -> Order:
             for var in score:
                 score[var] += abs(terms.coefficient(var)) == 1
     best = max(pairs, key=lambda pair: score[pair[0]])
-    return [best, *(pair for pair in pairs if pair is not best)]
+    return [best, *(pair for pair in reversed(pairs) if pair is not best)]
 
 
 def is_short(body: ir.Body) -> bool:

@@ -2,8 +2,8 @@
 
 A request of a warp moves whole sectors of 32 bytes. For every element access in the code of threads, the addresses of
 the lanes of the first warp that gets there are computed, with all other indices at their lower bounds, and the sectors
-counted. Where another order of a region's indices would need fewer, the note says which: the first index is the one
-neighbouring lanes differ in.
+counted; of a copy from or to a thread's own storage that is its first access. Where another order of a region's indices
+would need fewer, the note says which: the first index is the one neighbouring lanes differ in.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from typing import Any
 
 from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.diagnostics import Diagnostic, Severity
+from croq_magic.compiler.passes.vectorise_copies import width_of
 from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.targets.simt.expressions import buffer_offset
 from croq_magic.compiler.targets.simt.threads import Threads, grid_chain, lanes_of, positions, threads_of
@@ -29,7 +30,7 @@ _MAX_INDICES = 4  # of a region whose orders are tried
 _LARGE = 1024  # stands for a symbolic dimension: as large as strides should be
 
 Chain = tuple[ir.Region, ...]
-Access = ir.Load | ir.Store | ir.Atomic
+Access = ir.Load | ir.Store | ir.Atomic | ir.Copy
 Conditions = tuple[ir.Expr, ...]
 
 
@@ -46,10 +47,11 @@ class Finding:
 
     @property
     def message(self) -> str:
-        verb = "stores" if isinstance(self.access, ir.Store) else "updates"
-        verb = "loads" if isinstance(self.access, ir.Load) else verb
-        name = self.access.view.buffer.name
-        return f"a warp {verb} `{name}` in {self.sectors} sectors a request, {self.needed} would do"
+        view, _, _ = _memory(self.access)
+        verb = "updates" if isinstance(self.access, ir.Atomic) else "loads"
+        if isinstance(self.access, ir.Store) or (isinstance(self.access, ir.Copy) and view is self.access.dst):
+            verb = "stores"
+        return f"a warp {verb} `{view.buffer.name}` in {self.sectors} sectors a request, {self.needed} would do"
 
     @property
     def hint(self) -> str | None:
@@ -68,7 +70,7 @@ def advice(functions: Iterable[ir.Function]) -> list[Diagnostic]:
             except Unsupported:
                 continue
             for finding in findings(block, threads_of(block)):
-                span = finding.access.span or finding.access.view.span
+                span = finding.access.span or _memory(finding.access)[0].span
                 if span is None or finding.sectors < WORSE * finding.needed:
                     continue
                 note = Diagnostic(Severity.NOTE.value, CODE, finding.message, span, hint=finding.hint)
@@ -111,11 +113,27 @@ def _accesses(node: ir.Node, chain: Chain, conditions: Conditions) -> Iterator[t
     if isinstance(node, ir.Region) and node.level is not ir.Level.BLOCK:
         chain = (*chain, node)
     of_threads = bool(chain) and chain[-1].level is ir.Level.THREAD
-    is_access = of_threads and isinstance(node, (ir.Load, ir.Store, ir.Atomic))
-    if is_access and node.view.buffer.storage is ir.Storage.GLOBAL:  # type: ignore[attr-defined]
-        yield node, chain, conditions  # type: ignore[misc]
+    if of_threads and isinstance(node, (ir.Load, ir.Store, ir.Atomic, ir.Copy)):
+        view, _, _ = _memory(node)
+        if view.buffer.storage is ir.Storage.GLOBAL and (not isinstance(node, ir.Copy) or _is_plain(node)):
+            yield node, chain, conditions
     for child in children(node):
         yield from _accesses(child, chain, conditions)
+
+
+def _memory(access: Access) -> tuple[ir.View, tuple[ir.Expr, ...], int]:
+    """What an access is to: the view (of a copy the one in device memory), the index, and how many bytes."""
+    if isinstance(access, ir.Copy):
+        view = access.src if access.src.buffer.storage is ir.Storage.GLOBAL else access.dst
+        return view, (integers.ZERO,) * view.rank, width_of(access)
+    return access.view, access.index, access.view.buffer.dtype.size
+
+
+def _is_plain(copy: ir.Copy) -> bool:
+    """Whether a thread copies between device memory and its own storage, from the first element on."""
+    storages = {copy.src.buffer.storage, copy.dst.buffer.storage}
+    private = storages <= {ir.Storage.GLOBAL, ir.Storage.LOCAL} and len(storages) == 2
+    return private and not (copy.pad or copy.permutation or copy.partial or copy.compressed or copy.src.zfill)
 
 
 def _values(block: ir.Region) -> dict[str, ir.Expr | None]:
@@ -155,20 +173,21 @@ def _sectors(
     """Sectors that the lanes of a warp touch, and how few would do for their elements; None if that is not known."""
     places = positions(threads, chain)
     count = integers.value(lanes_of(chain))
-    offset = _resolved(buffer_offset(access.view, access.index), values)
+    view, index, size = _memory(access)
+    offset = _resolved(buffer_offset(view, index), values)
     if places is None or count is None or offset is None:
         return None
     address = _of_thread(offset, places)
     tests = [test for c in conditions if (test := _of_thread(_resolved(c, values), places)) is not None]
     if address is None:
         return None
-    size = access.view.buffer.dtype.size
+    unit = view.buffer.dtype.size
     try:
         for first in range(0, count, LANES):
             lanes = [t for t in range(first, min(first + LANES, count)) if all(test(t) for test in tests)]
             if lanes:
                 elements = {int(address(t)) for t in lanes}
-                sectors = {element * size // SECTOR for element in elements}
+                sectors = {element * unit // SECTOR for element in elements}
                 return len(sectors), -(-len(elements) * size // SECTOR)
     except ZeroDivisionError:
         pass
