@@ -74,7 +74,7 @@ def _fragment_assignment(c: Checker, s: syntax.Assign) -> bool:
     element_ref, index = fragment_elements.element_index(c, target, symbol.value)
     dtype = symbol.value.dtype or F32
     right = _right_side(c, s, dtype)
-    symbol.value.replicated = symbol.value.replicated or len(index) < c.applied
+    symbol.value.replicated = symbol.value.replicated or len(index) < len(c.applied)
     if s.op == "=":
         converted = store_as(c, right, dtype, s.value.span, s.value.span.text)
     else:

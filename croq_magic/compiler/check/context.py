@@ -113,7 +113,7 @@ class Checker:
         self.maybe_skipped = 0  # loops around it that may run zero times
         self.loops = 0
         self.masked = 0
-        self.applied = 0  # rank of the fragment that an `apply` around the statement runs over
+        self.applied: tuple[ir.Var, ...] = ()  # the indices of the `apply` around the statement
         self.launches = 0
         self.written: set[ir.Buffer] = set()
         self.escaped: set[ir.Buffer] = set()
