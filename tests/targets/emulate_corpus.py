@@ -87,7 +87,7 @@ def run(path: Path, name: str, seed: int | None = None, checked: bool = True) ->
     places = [device.allocate(value.nbytes) for value in values]
     try:
         for place, value in zip(places, values, strict=True):
-            device.upload(place, value.ctypes.data, value.nbytes)
+            ctypes.memmove(place, value.ctypes.data, value.nbytes)
         outcome = kernels.launch(
             library,
             name,

@@ -91,6 +91,9 @@ struct Region {      // a range of memory that kernels may use, with what is kno
   int64_t count;     // of cells
   int32_t shift;     // a cell stands for 1 << shift bytes
   int32_t space;
+  char* mapping;     // of a global buffer
+  int64_t mapped;
+  int32_t fresh;     // it holds what kernels have written, and nothing else
 };
 const int64_t kZone = 4096;
 

@@ -9,21 +9,17 @@
 namespace croq_inside {
 namespace {
 
+}  // namespace
+}  // namespace croq_inside
+
+#include "croq_emulate_buffers.h"
+
+namespace croq_inside {
+namespace {
+
 // ------------------------------------------------------------------------------------------------------ the records
 enum { kRead = 0, kWrite = 1, kAtomic = 2, kAsync = 4, kVolatile = 8, kLanding = 16 };
 const int32_t kLoose = kAtomic | kVolatile;  // two such accesses never race
-
-struct Record {
-  uint32_t serial;   // of the block; 0: none
-  uint16_t thread;
-  uint8_t kind, pad;
-  uint32_t clock, site;
-};
-struct Cell {
-  Record write, reads[2];
-  uint32_t stamp[3];  // how many fences and barriers of the grid there had been
-  uint32_t pad;
-};
 
 struct Covered;
 struct Read;
@@ -56,29 +52,9 @@ struct Watch {
   struct Counts* counts;
 };
 
-// Global buffers of all launches.
-Region** buffers;
-int64_t buffer_count, buffer_capacity;
-pthread_mutex_t buffer_lock = PTHREAD_MUTEX_INITIALIZER;
-
 int compare_regions(const void* a, const void* b) {
   const Region *left = *(Region* const*)a, *right = *(Region* const*)b;
   return left->low < right->low ? -1 : left->low > right->low;
-}
-
-void* map_cells(int64_t count) {
-  int flags = MAP_PRIVATE | MAP_ANONYMOUS;
-#if defined(MAP_NORESERVE)
-  flags |= MAP_NORESERVE;
-#endif
-  void* memory = mmap(nullptr, (size_t)count * sizeof(Cell), PROT_READ | PROT_WRITE, flags, -1, 0);
-  return memory == MAP_FAILED ? nullptr : memory;
-}
-
-void drop_cells(Region& region) {
-  if (region.cells) munmap((void*)region.cells, (size_t)region.count * sizeof(Cell));
-  region.cells = nullptr;
-  region.count = 0;
 }
 
 bool make_cells(Region& region, int32_t shift) {
@@ -345,7 +321,7 @@ void report_stray(croq_thread* self, Region* region, char* address, int32_t size
   memset(&nothing, 0, sizeof nothing);
   Region* near = region;
   if (!near) {
-    int64_t least = 1 << 20;
+    int64_t least = kDesert;
     Watch* watch = block->worker->watch;
     for (int64_t i = -2; i < watch->count; ++i) {
       Region* candidate = i == -2 ? &block->statics : i == -1 ? &block->dynamics : watch->regions[i];
@@ -418,6 +394,12 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
     if (shared && (access & 3) != kWrite && !(access & kAsync) && write.serial != now.serial) {
       report(worker->launch, at_place(self, *region, address, (int32_t)size, CROQ_FOUND_UNINITIALISED, access, site));
       cell->write = now;  // once is enough
+      cell->stamp[0] = stamp;
+      continue;
+    }
+    if (__builtin_expect(region->fresh && !write.serial && (access & 3) != kWrite, 0)) {
+      report(worker->launch, at_place(self, *region, address, (int32_t)size, CROQ_FOUND_UNINITIALISED, access, site));
+      cell->write = now;
       cell->stamp[0] = stamp;
       continue;
     }
@@ -526,41 +508,6 @@ void end_watch(Worker* worker) {
 }
 
 }  // namespace
-
-// Memory for one global buffer, aligned as on a GPU, between zones that no kernel may touch. Null without memory.
-EXPORT void* croq_emulate_allocate(int64_t bytes) {
-  char* memory = nullptr;
-  if (bytes < 0 || posix_memalign((void**)&memory, 256, (size_t)(bytes + 2 * kZone))) return nullptr;
-  Region* region = (Region*)calloc(1, sizeof(Region));
-  if (!region) {
-    free(memory);
-    return nullptr;
-  }
-  *region = {memory + kZone, memory + kZone + bytes, memory, memory + bytes + 2 * kZone, nullptr, 0, 0,
-             CROQ_SPACE_GLOBAL};
-  pthread_mutex_lock(&buffer_lock);
-  if (buffer_count == buffer_capacity) {
-    buffer_capacity = buffer_capacity * 2 + 64;
-    buffers = (Region**)realloc((void*)buffers, sizeof(Region*) * (size_t)buffer_capacity);
-  }
-  buffers[buffer_count++] = region;
-  pthread_mutex_unlock(&buffer_lock);
-  return region->begin;
-}
-
-EXPORT void croq_emulate_release(void* place) {
-  pthread_mutex_lock(&buffer_lock);
-  for (int64_t i = 0; i < buffer_count; ++i)
-    if (buffers[i]->begin == place) {
-      Region* region = buffers[i];
-      buffers[i] = buffers[--buffer_count];
-      drop_cells(*region);
-      free(region->low);
-      free(region);
-      break;
-    }
-  pthread_mutex_unlock(&buffer_lock);
-}
 
 EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* place) {
   croq_thread* self = croq_self;

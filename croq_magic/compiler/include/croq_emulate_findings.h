@@ -99,7 +99,8 @@ struct describer {
                verb(f.other_access) + "it" + at(f.other_site) + ", with no barrier between" + times();
       case CROQ_FOUND_OUTSIDE: return who() + verb(f.access) + beyond() + at(f.site) + times();
       case CROQ_FOUND_UNINITIALISED:
-        return who() + " reads " + place() + at(f.site) + ", but nobody in the block has written it" + times();
+        return who() + " reads " + place() + at(f.site) + ", but nobody" +
+               (f.space == CROQ_SPACE_GLOBAL ? "" : " in the block") + " has written it" + times();
       case CROQ_FOUND_DIVERGENT:
         return "divergent barrier: " + who() + " waits" + at(f.site) + ", but " + who(true) + " at the barrier" +
                at(f.other_site) + times();

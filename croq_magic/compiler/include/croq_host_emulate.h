@@ -15,6 +15,7 @@ extern "C" int32_t croq_emulate_entry(croq_lane* lane, const int64_t* words);
 extern "C" void croq_emulate_attach(const croq_runtime* table);
 extern "C" void* croq_emulate_allocate(int64_t bytes);
 extern "C" void croq_emulate_release(void* place);
+extern "C" void croq_emulate_filled(void* place, int32_t filled);
 extern "C" void croq_emulate_forget(croq_report* report);
 
 namespace croq_device {
@@ -70,15 +71,18 @@ inline const char* open(module& kernels) {
 }
 inline const char* allocate(void** memory, size_t bytes) {
   *memory = croq_emulate_allocate((int64_t)bytes);
+  if (*memory) croq_emulate_filled(*memory, 0);
   return *memory ? nullptr : "not enough memory for its buffers";
 }
 inline void release(void* memory) { croq_emulate_release(memory); }
 inline const char* zero(void* memory, size_t bytes) {
   std::memset(memory, 0, bytes);
+  croq_emulate_filled(memory, 1);
   return nullptr;
 }
 inline const char* upload(void* memory, const void* from, size_t bytes) {
   std::memcpy(memory, from, bytes);
+  croq_emulate_filled(memory, 1);
   return nullptr;
 }
 inline const char* download(void* to, void* memory, size_t bytes) {

@@ -71,19 +71,23 @@ class EmulatedDevice:
         return array.ctypes.data
 
     def allocate(self, nbytes: int) -> int:
-        return self._runtime.allocate(nbytes)
+        memory = self._runtime.allocate(nbytes)
+        self._runtime.filled(memory, False)
+        return memory
 
     def release(self, memory: int) -> None:
         self._runtime.release(memory)
 
     def upload(self, memory: int, array: np.ndarray) -> None:
         ctypes.memmove(memory, array.ctypes.data, array.nbytes)
+        self._runtime.filled(memory, True)
 
     def download(self, memory: int, array: np.ndarray) -> None:
         ctypes.memmove(array.ctypes.data, memory, array.nbytes)
 
     def zero(self, memory: int, nbytes: int) -> None:
         ctypes.memset(memory, 0, nbytes)
+        self._runtime.filled(memory, True)
 
     def synchronize(self) -> None:
         pass

@@ -87,7 +87,8 @@ class _Describer:
             return f"{self._who()} {_verb(f.access)} {self._beyond()}{_at(self.line)}{self._times()}"
         if f.kind == 3:
             return (
-                f"{self._who()} reads {self._place()}{_at(self.line)}, but nobody in the block has written it"
+                f"{self._who()} reads {self._place()}{_at(self.line)}, but nobody{' in the block' * (f.space != 1)} has "
+                f"written it"
                 f"{self._times()}"
             )
         if f.kind == 4:

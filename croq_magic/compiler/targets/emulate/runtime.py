@@ -18,6 +18,7 @@ HEADERS = (
     "croq_small.h",
     "croq_stacks.h",
     "croq_emulate_abi.h",
+    "croq_emulate_buffers.h",
     "croq_emulate_check.h",
     "croq_emulate_faults.h",
     "croq_emulate_messages.h",
@@ -128,6 +129,8 @@ class Runtime:
         self.handle.croq_emulate_allocate.restype = ctypes.c_void_p
         self.handle.croq_emulate_release.argtypes = (ctypes.c_void_p,)
         self.handle.croq_emulate_release.restype = None
+        self.handle.croq_emulate_filled.argtypes = (ctypes.c_void_p, ctypes.c_int32)
+        self.handle.croq_emulate_filled.restype = None
         self.handle.croq_emulate_forget.argtypes = (ctypes.POINTER(Report),)
         self.handle.croq_emulate_forget.restype = None
 
@@ -140,6 +143,10 @@ class Runtime:
 
     def release(self, place: int) -> None:
         self.handle.croq_emulate_release(place)
+
+    def filled(self, place: int, filled: bool) -> None:
+        """Whether a buffer holds something, as all do at first, or only what kernels write into it."""
+        self.handle.croq_emulate_filled(place, filled)
 
     def launch(self, launch: LaunchWords, arguments: Sequence[int]) -> None:
         """Runs a launch with its arguments, words of eight bytes. What is found is in its report.
