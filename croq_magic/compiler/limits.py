@@ -66,6 +66,11 @@ LIMITS: dict[str, Limits] = {
         _gpu("sm_89", 99),
         _gpu("sm_90", 227, True),
         _gpu("sm_90a", 227, True),
+        _gpu("sm_100", 227, True),
+        _gpu("sm_103", 227, True),
+        _gpu("sm_110", 227, True),
+        _gpu("sm_120", 99, True),
+        _gpu("sm_121", 99, True),
     )
 }
 

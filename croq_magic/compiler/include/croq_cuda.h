@@ -372,7 +372,10 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
 #endif
   } while (!done);
 }
-#else
+#endif
+#endif
+
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 // Before sm_80 the same by counting: the low half holds the arrivals that are missing, the high half their number and,
 // in its last bit, the phase.
 CROQ_INLINE void croq_mbarrier_init(uint64_t* word, unsigned count) { *word = (uint64_t)count << 33 | count; }
@@ -391,7 +394,6 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
   }
   __threadfence_block();
 }
-#endif
 #endif
 
 // The sum or maximum over lanes of a warp: those of a group of `kLanes` whose numbers differ in multiples of `kStride`.

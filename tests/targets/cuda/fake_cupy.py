@@ -394,7 +394,7 @@ class Module:
 
     def load(self, cubin: bytes) -> None:
         _state.note("load")
-        assert cubin[:4] == b"\x7fELF"
+        assert cubin[:4] == b"\x7fELF" or (b".version" in cubin and cubin.endswith(b"\0"))
         self.text = _text_of(cubin)
 
     def get_function(self, name: str) -> Function:
@@ -429,7 +429,12 @@ class Function:
             warnings.warn(f"The grid size will be reduced from {grid[0]} to {gpu.blocks}", stacklevel=2)
             three = ((gpu.blocks, 1, 1), three[1])
         status, _state.next_launch = _state.next_launch, 0
-        if status == 0 and (min(three[0]) < 1 or np.prod(three[1]) > 1024 or shared_mem > _allowed[self.ptr]):
+        if status == 0 and (
+            min(three[0]) < 1
+            or max(three[0][1:]) > 65535
+            or np.prod(three[1]) > 1024
+            or shared_mem > _allowed[self.ptr]
+        ):
             status = 1
         if status:
             raise CUDADriverError(status)

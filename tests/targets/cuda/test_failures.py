@@ -155,16 +155,9 @@ def test_cupy_finds_no_device() -> None:
         assert "no GPU" in sentence()
 
 
-@pytest.mark.parametrize(
-    ("capability", "text"),
-    [
-        (70, "Emulated GPU is sm_70, and the oldest GPU that croq_magic compiles for is sm_75"),
-        (120, "Emulated GPU is sm_120, which is newer than this version of croq_magic compiles for"),
-    ],
-)
-def test_architectures_that_are_not_supported(capability: int, text: str) -> None:
-    with fake_cupy.installed(fake_cupy.Gpu(capability)):
-        assert text in sentence()
+def test_architectures_that_are_not_supported() -> None:
+    with fake_cupy.installed(fake_cupy.Gpu(70)):
+        assert "Emulated GPU is sm_70, and the oldest GPU that croq_magic compiles for is sm_75" in sentence()
 
 
 def test_no_nvrtc(cupy: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,8 +230,48 @@ def test_blocks_that_meet_must_fit(cupy: Any) -> None:
     function = croq.compile(entry.source()).functions[entry.function]
     case = entry.case()
     cupy.state.gpus = (fake_cupy.Gpu(blocks=1),)
-    with pytest.raises(croq.TargetError, match="all must run at once, and Emulated GPU has no room for"):
+    with pytest.raises(croq.TargetError, match="must run at once, and Emulated GPU has no room for 8 blocks of 1 thr"):
         function(*case.inputs.values())
+    cupy.state.gpus = (fake_cupy.Gpu(blocks=8),)
+    case.check(croq.compile(entry.source()).functions[entry.function](*case.inputs.values()))
+
+
+def test_blocks_that_meet_in_two_axes_must_fit(cupy: Any) -> None:
+    text = """
+__co__ s32 [3, 4] f(s32 [3, 4] x) {
+  s32 [3, 4] a, r;
+  parallel {p, q} by [3, 4] : block<cooperative> {
+    a.at(p, q) = x.at(p, q);
+    sync.barrier : block;
+    r.at(p, q) = a.at(2 - p, 3 - q);
+  }
+  return r;
+}"""
+    x = np.arange(12, dtype=np.int32).reshape(3, 4)
+    np.testing.assert_array_equal(croq.compile(text).f(x), x[::-1, ::-1])
+    cupy.state.gpus = (fake_cupy.Gpu(blocks=11),)
+    with pytest.raises(croq.TargetError, match="has no room for 12 blocks of 1 threads"):
+        croq.compile(text).f(x)
+
+
+def test_grids_that_no_device_takes(cupy: Any) -> None:
+    twice = croq.compile(TWICE).twice
+    v = cupy.asarray(np.zeros(64, np.int32))
+    twice(v)
+    launcher = twice.compiled.variant({"N": 64}).launch
+    device = launcher._device(cupy, 0)
+    symbol = launcher._kernels.symbols[0]
+    with pytest.raises(croq.TargetError, match=f"`{symbol}`: Emulated GPU does not take a grid of 1 x 70000 x 1"):
+        device.launch(symbol, (1, 70000, 1), (32, 1, 1), 0, ())
+
+
+def test_a_device_that_answers_no_more_is_still_spoken_of() -> None:
+    from croq_magic.compiler.targets.cuda import faults
+
+    with fake_cupy.installed() as cupy:
+        cupy.cuda.runtime.getDeviceProperties = lambda number: cupy.state.note("properties")
+        cupy.state.lost = 700
+        assert faults.device_text(cupy, 0) == "the device"
 
 
 def test_asserts_of_kernels_are_reported(cupy: Any) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -236,6 +237,50 @@ def test_a_newer_device_gets_code_of_its_own() -> None:
         other = croq.compile(ADD, target="cuda", arch="sm_90a")
         with pytest.raises(croq.TargetError, match=r"compiled for sm_90a, and .* is sm_80; compile it with -a sm_80"):
             other.add(random(3, 3), random(3, 3))
+
+
+@pytest.mark.parametrize(("capability", "arch"), [(100, "sm_100"), (110, "sm_110"), (121, "sm_121"), (88, "sm_87")])
+def test_newer_devices(capability: int, arch: str) -> None:
+    with fake_cupy.installed(fake_cupy.Gpu(capability)) as cupy:
+        program = croq.compile(ADD)
+        assert program.unit.chosen.arch == arch
+        a = cupy.asarray(random(5, 7))
+        np.testing.assert_array_equal(program.add(a, a).get(), 2 * a.get())
+
+
+def test_a_device_newer_than_all_that_are_known_gets_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = []
+    load = fake_cupy.Module.load
+    monkeypatch.setattr(fake_cupy.Module, "load", lambda self, code: (loaded.append(code), load(self, code)))
+    with fake_cupy.installed(fake_cupy.Gpu(132)) as cupy:
+        a = cupy.asarray(random(5, 7))
+        np.testing.assert_array_equal(croq.compile(ADD).add(a, a).get(), 2 * a.get())
+    assert b".target sm_121" in loaded[-1]
+
+
+def test_a_device_newer_than_nvrtc_gets_ptx(monkeypatch: pytest.MonkeyPatch) -> None:
+    from croq_magic.compiler.targets.cuda import nvrtc
+
+    monkeypatch.setitem(vars(nvrtc.nvrtc()), "archs", (75, 80, 90))
+    text = ADD.replace("add", "on_an_old_compiler")
+    with fake_cupy.installed(fake_cupy.Gpu(120)) as cupy:
+        a = cupy.asarray(random(5, 7))
+        np.testing.assert_array_equal(croq.compile(text).on_an_old_compiler(a, a).get(), 2 * a.get())
+        with pytest.raises(croq.TargetError, match=r"NVRTC 1.* makes no machine code for this architecture"):
+            croq.compile(text).unit.chosen.shown('extern "C" __global__ void k() {}', "sass")
+
+
+def test_what_was_uploaded_is_the_array_at_the_call() -> None:
+    """Also where the device reads the host's memory by itself, after the call has returned."""
+    for host_pages in (False, True):
+        with fake_cupy.installed(fake_cupy.Gpu(host_pages=host_pages)) as cupy, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            add = croq.compile(ADD).add
+            a, b = cupy.asarray(random(4, 4)), random(4, 4)
+            kept = b.copy()
+            result = add(a, b)
+            b[...] = 0
+            np.testing.assert_array_equal(result.get(), a.get() + kept)
 
 
 @pytest.mark.parametrize("name", ASYNC)

@@ -1,4 +1,4 @@
-"""The CUDA target: CUDA C++ for GPUs from sm_75 to sm_90a, built by NVRTC and launched through CuPy.
+"""The CUDA target: CUDA C++ for GPUs from sm_75 on, built by NVRTC and launched through CuPy.
 
 Building needs no GPU; launching does. `CROQ_CONFORMANCE=1` keeps multiplications and additions apart, so that results
 are those of the CPU to the last bit.

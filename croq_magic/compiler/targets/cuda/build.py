@@ -75,7 +75,8 @@ def parts_of(text: str, arch: str, conformance: bool = False) -> Mapping[str, st
 
 
 def cubin(text: str, arch: str, label: str = "", conformance: bool = False) -> Built:
-    """Machine code for an architecture such as `sm_90a`, from the cache or from NVRTC.
+    """Machine code for an architecture such as `sm_90a`, from the cache or from NVRTC. PTX, which drivers load as well,
+    for `compute_90` and the like, and for architectures that are newer than NVRTC.
 
     Raises `CompilationFailed` with its messages, `TargetError` without NVRTC or for an architecture it does not know.
     """
@@ -112,6 +113,9 @@ def ptx(text: str, arch: str, conformance: bool = False) -> str:
 
 def _compile(text: str, arch: str, words: list[str], kind: str = "CUBIN") -> bytes:
     compiler = nvrtc.nvrtc()
+    if kind == "CUBIN":
+        arch = compiler.best(arch)
+        kind = "PTX" if arch.startswith("compute_") else kind
     folders = [f"--include-path={folder}" for folder in (INCLUDE, *compiler.place.headers)]
     if "--minimal" in words and compiler.version < (12, 8):
         words = [word for word in words if word != "--minimal"]

@@ -27,7 +27,10 @@ def tool() -> str:
 
 
 def sass(cubin: bytes) -> str:
-    """The instructions of all kernels in a CUBIN, one a line, as nvdisasm prints them."""
+    """The instructions of all kernels in a CUBIN, one a line, as nvdisasm prints them. TargetError for PTX, which
+    stands for an architecture that NVRTC does not know."""
+    if not cubin.startswith(b"\x7fELF"):
+        raise TargetError(f"{nvrtc.nvrtc().name} makes no machine code for this architecture; {nvrtc.HINT}")
     with tempfile.TemporaryDirectory(prefix="croq_magic-") as folder:
         path = Path(folder, "module.cubin")
         path.write_bytes(cubin)

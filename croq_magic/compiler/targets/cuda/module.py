@@ -116,7 +116,8 @@ class Launcher:
         return found
 
     def _code(self, cupy: Any, number: int) -> bytes:
-        """Machine code for a device: what was built, or the same text for a newer architecture."""
+        """Machine code for a device: what was built, or the same text for a newer architecture. PTX for one that is
+        newer than all that are known."""
         capability = system.capability_of(cupy, number)
         arch, kernels = self._kernels.arch, self._kernels
         if not system.runs_on(arch, capability):
@@ -127,7 +128,7 @@ class Launcher:
                     f"{self._host.name} was compiled for {arch}, and {name} is sm_{capability}; "
                     f"compile it {f'with -a {wanted}' if wanted else 'for the CPU'}"
                 )
-            arch = wanted
+            arch = wanted if system.runs_on(wanted, capability) else f"compute_{_number(wanted)}"
         if self._codes.get(arch) is None:
             self._codes[arch] = build.cubin(kernels.text, arch, self._host.name, kernels.conformance).cubin
         code = self._codes[arch]

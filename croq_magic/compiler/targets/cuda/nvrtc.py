@@ -106,6 +106,12 @@ class Nvrtc:
         self._library.nvrtcGetSupportedArchs(numbers)
         return tuple(numbers)
 
+    def best(self, arch: str) -> str:
+        """The architecture itself; of one that is newer than all that this NVRTC knows, the newest, as PTX."""
+        number = int("".join(filter(str.isdigit, arch)))
+        newest = max(self.archs, default=number)
+        return arch if number <= newest or arch.endswith("a") else f"compute_{newest}"
+
     def compile(self, text: str, arch: str, options: Sequence[str], kind: str = "CUBIN") -> bytes:
         """Machine code ("CUBIN") or "PTX" of a text. May be called from several threads at a time.
 

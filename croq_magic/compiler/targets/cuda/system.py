@@ -19,8 +19,11 @@ from croq_magic.compiler.targets.detect import DRIVER, ELSEWHERE, NO_DRIVER, Pro
 from croq_magic.errors import TargetError
 
 OLDEST = 75
-# Compute capabilities and the architecture that is compiled for; what is between runs the one below.
-_ARCHS = {75: "sm_75", 80: "sm_80", 86: "sm_86", 87: "sm_87", 89: "sm_89", 90: "sm_90a"}
+# Compute capabilities and the architecture that is compiled for; what is between runs the one below, if that is of the
+# same generation, and else what the driver makes of its PTX.
+_ARCHS = {75: "sm_75", 80: "sm_80", 86: "sm_86", 87: "sm_87", 89: "sm_89", 90: "sm_90a"} | {
+    number: f"sm_{number}" for number in (100, 103, 110, 120, 121)
+}
 _NO_DEVICE, _TOO_OLD, _MISMATCH = 100, 35, 803  # of cudaError_t and CUresult; 35 is the runtime's alone
 _INSTALL = {12: "`pip install 'croq-magic[cuda12]'`", 13: "`pip install 'croq-magic[cuda13]'`"}
 
@@ -123,10 +126,8 @@ def _driver_too_old(cupy: Any) -> Problem:
 
 
 def _unsupported(cupy: Any, capability: int) -> str:
-    name = device_name(cupy)
-    if capability < OLDEST:
-        return f"{name} is sm_{capability}, and the oldest GPU that croq_magic compiles for is sm_{OLDEST}; {ELSEWHERE}"
-    return f"{name} is sm_{capability}, which is newer than this version of croq_magic compiles for; {ELSEWHERE}"
+    oldest = f"the oldest GPU that croq_magic compiles for is sm_{OLDEST}"
+    return f"{device_name(cupy)} is sm_{capability}, and {oldest}; {ELSEWHERE}"
 
 
 def capability_of(cupy: Any, device: int | None = None) -> int:
@@ -141,11 +142,10 @@ def device_name(cupy: Any, device: int | None = None) -> str:
 
 
 def arch_of(capability: int) -> str | None:
-    """The architecture to compile for, None for a device that this version does not know."""
-    if capability in _ARCHS:
-        return _ARCHS[capability]
-    below = [known for known in _ARCHS if known <= capability and known // 10 == capability // 10]
-    return _ARCHS[max(below)] if below and capability < max(_ARCHS) else None
+    """The architecture to compile for, None for a device that is too old. Of a device that this version does not know
+    it is the newest before it (`runs_on` says whether as machine code or as PTX)."""
+    below = [known for known in _ARCHS if known <= capability]
+    return _ARCHS[max(below)] if below else None
 
 
 def runs_on(arch: str, capability: int) -> bool:
