@@ -31,7 +31,7 @@ struct describer {
   }
   std::string who(bool other = false) const {
     const uint32_t thread = other ? f.other_thread : f.thread;
-    const bool same = other && (f.kind == CROQ_FOUND_DIVERGENT || f.kind == CROQ_FOUND_MASK);
+    const bool same = other && (f.kind == CROQ_FOUND_DIVERGENT || f.kind == CROQ_FOUND_MASK || f.kind == CROQ_FOUND_BARRIER);
     const uint32_t block = other && !same ? f.other_block : f.block;
     const std::string text = "thread " + index(thread, launch.block);
     return other && block == f.block ? text : text + " of block " + index(block, launch.grid);
@@ -118,7 +118,16 @@ struct describer {
                  ", which has ended or never was" + times();
         return "lanes of one warp meet in different operations: " + who() + at(f.site) + ", " + who(true) +
                at(f.other_site);
-      case CROQ_FOUND_BARRIER: return who() + " uses a barrier that is not there" + at(f.site);
+      case CROQ_FOUND_BARRIER:
+        if (f.details[1] == 1)
+          return who() + " uses barrier " + std::to_string(f.details[0]) + " for " + std::to_string(f.details[2]) +
+                 " threads" + at(f.site) + ", which is not a number of whole warps";
+        if (f.details[1] == 2)
+          return who() + " comes to barrier " + std::to_string(f.details[0]) + at(f.site) + " with another count than " +
+                 who(true) + at(f.other_site);
+        if (f.details[1] == 3)
+          return who() + " initialises an mbarrier for " + std::to_string(f.details[2]) + " arrivals" + at(f.site);
+        return who() + " uses a barrier that is not there" + at(f.site);
       case CROQ_FOUND_ELEMENT:
         return who() + " uses element " + std::to_string(f.details[0]) + " of an array of " +
                std::to_string(f.details[1]) + at(f.site) + times();

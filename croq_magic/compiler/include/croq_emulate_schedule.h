@@ -337,6 +337,25 @@ void release_barrier(Block* block, Barrier& barrier, croq_thread* self) {
   wake_all(block, barrier.queue);
 }
 
+// `what`: 0 no such barrier, 1 a part of a warp, 2 two counts, 3 an mbarrier of no arrivals. The thread goes no further.
+void report_barrier(croq_thread* self, uint32_t site, int64_t id, int64_t what, int64_t count) {
+  croq_finding finding = finding_of(self, CROQ_FOUND_BARRIER, site);
+  finding.details[0] = id;
+  finding.details[1] = what;
+  finding.details[2] = count;
+  report(block_of(self)->worker->launch, finding);
+  abandon(self);
+}
+
+void report_ended(croq_thread* self, Block* block, const Barrier& barrier) {
+  croq_finding finding = finding_of(self, CROQ_FOUND_ENDED, barrier.site);
+  finding.thread = barrier.thread;
+  finding.other_thread = self->linear;
+  finding.details[0] = barrier.arrived;
+  finding.details[1] = block->ended;
+  report(block->worker->launch, finding);
+}
+
 void arrive(croq_thread* self, Barrier& barrier, uint32_t count, uint32_t site, int value) {
   if (!barrier.arrived) {
     barrier.site = site;
@@ -344,6 +363,17 @@ void arrive(croq_thread* self, Barrier& barrier, uint32_t count, uint32_t site, 
     barrier.count = barrier.any = 0;
     barrier.all = 1;
     barrier.expected = count;
+    if (count % 32) report_barrier(self, site, (int64_t)(&barrier - block_of(self)->barriers), 1, count);
+  } else if (barrier.expected != count) {
+    croq_finding finding = finding_of(self, CROQ_FOUND_BARRIER, site);
+    finding.details[0] = (int64_t)(&barrier - block_of(self)->barriers);
+    finding.details[1] = 2;
+    finding.details[2] = count;
+    finding.details[3] = barrier.expected;
+    finding.other_site = barrier.site;
+    finding.other_thread = barrier.thread;
+    report(block_of(self)->worker->launch, finding);
+    abandon(self);
   } else if (barrier.site != site && !barrier.differ && &barrier == block_of(self)->barriers &&
              block_of(self)->worker->launch->checked) {  // otherwise calls have been moved
     barrier.differ = 1;
@@ -367,12 +397,7 @@ void end_thread(croq_thread* self, Block* block) {
   end_thread_of_warp(block, self->linear);
   Barrier& barrier = block->barriers[0];
   if (barrier.arrived && !barrier.expected && barrier.arrived == block->threads - block->ended) {
-    croq_finding finding = finding_of(self, CROQ_FOUND_ENDED, barrier.site);
-    finding.thread = barrier.thread;
-    finding.other_thread = self->linear;
-    finding.details[0] = barrier.arrived;
-    finding.details[1] = block->ended;
-    report(block->worker->launch, finding);
+    report_ended(self, block, barrier);
     release_barrier(block, barrier, nullptr);
   }
   if (block->worker->at_grid) count_grid(block->worker);

@@ -5,10 +5,7 @@ namespace {
 
 Barrier& barrier_of(croq_thread* self, uint32_t id, uint32_t site) {
   if (id >= kBarriers) {
-    croq_finding finding = finding_of(self, CROQ_FOUND_BARRIER, site);
-    finding.details[0] = id;
-    report(block_of(self)->worker->launch, finding);
-    abandon(self);
+    report_barrier(self, site, id, 0, 0);
   }
   return block_of(self)->barriers[id];
 }
@@ -168,6 +165,7 @@ EXPORT int croq_emulate_barrier(uint32_t id, uint32_t count, int op, int value) 
   if (block->worker->launch->checked) come_to_barrier(self, barrier);
   if (complete(block, barrier)) {
     self->result = barrier.count | (barrier.all ? 1 << 30 : 0) | (barrier.any ? 1 << 29 : 0);
+    if (!barrier.expected && block->ended && block->worker->launch->checked) report_ended(self, block, barrier);
     release_barrier(block, barrier, self);
     self->spins = 0;
     maybe_give_way(self, site);
@@ -276,6 +274,7 @@ EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {
   croq_thread* self = croq_self;
   Block* block = block_of(self);
   if (block->calm) wake_block(block);
+  if (count - 1 > (1u << 20) - 2) report_barrier(self, site_of(block->worker->launch, HERE), -1, 3, count);
   Mbarrier* found = nullptr;
   for (uint32_t i = 0; i < block->mbarrier_count && !found; ++i)
     if (block->mbarriers[i].address == address) found = &block->mbarriers[i];

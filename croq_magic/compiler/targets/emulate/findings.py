@@ -120,6 +120,8 @@ class _Describer:
                     f"{self._who(True)}{_at(self.other_line)}"
                 )
             return f"{self._who()} is not in the mask 0x{f.details[1] & 0xFFFFFFFF:x} that it gives{_at(self.line)}"
+        if f.kind == 8 and f.details[1]:
+            return self._counts()
         if f.kind == 8:
             if f.details[0] < 0:
                 return f"{self._who()} uses an mbarrier that is not initialised{_at(self.line)}"
@@ -149,6 +151,19 @@ class _Describer:
         if f.size == 2:
             return f"finds `{ctypes.string_at(f.buffer).decode('utf-8', 'replace')}` false, which it asserts,"
         return {1: "calls abort", 3: "calls exit"}.get(f.size, "stops the kernel")
+
+    def _counts(self) -> str:
+        """A barrier with a number of threads or arrivals that it cannot have."""
+        number, what, count, before = self.finding.details[:4]
+        who, at = self._who(), _at(self.line)
+        if what == 1:
+            return f"{who} uses barrier {number} for {count} threads{at}, which is not a number of whole warps"
+        if what == 2:
+            return (
+                f"{who} comes to barrier {number} as one of {count or 'all'} threads{at}, but {self._who(True)} as one of "
+                f"{before or 'all'}{_at(self.other_line)}"
+            )
+        return f"{who} initialises an mbarrier for {count} arrivals{at}; it takes 1 to {(1 << 20) - 1}"
 
     def _fault(self) -> str:
         """What the processor has refused."""
@@ -186,7 +201,7 @@ class _Describer:
     def _who(self, other: bool = False) -> str:
         f = self.finding
         thread, block = (f.other_thread, f.other_block) if other else (f.thread, f.block)
-        if other and f.kind in (4, 7):
+        if other and f.kind in (4, 7, 8):
             block = f.block
         if other and block == f.block:
             return f"thread {_index(thread, self.block)}"
