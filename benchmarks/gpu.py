@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -81,6 +81,41 @@ __co__ s32 [256] tally(s32 [{count}] x) {{
 TOUCH = "__co__ void touch(f32 [1024] &a, f32 [1024] b) {{ parallel p by 1024 {{ a.at(p) = b.at(p) + 1.0f; }} }}"
 
 
+class Sizes(NamedTuple):
+    """Of the comparisons: rows and columns of a plane of f32 (a GiB on a GPU), extents of the products, blocks of the
+    reductions and turns of their threads."""
+
+    rows: int = 16384
+    columns: int = 16384
+    dma: int = 4096
+    scalar: int = 1024
+    blocks: int = 2112
+    turns: int = 512
+
+    @property
+    def count(self) -> int:
+        """Elements of the reductions."""
+        return self.blocks * self.turns * 256
+
+
+SMALL = Sizes(32, 128, 32, 64, 3, 2)
+
+
+def sources(sizes: Sizes) -> dict[str, str]:
+    """Our programs, by the step that runs them."""
+    rows, columns, dma, scalar, blocks, turns = sizes
+    line = {"count": sizes.count, "blocks": blocks, "turns": turns}
+    return {
+        "overhead": TOUCH.format(),
+        "add": programs.ADD.format(t="f32", rows=rows, columns=columns).replace("global f32", "f32", 2),
+        "copy": COPY.format(rows=rows, columns=columns, height=32, width=128),
+        "dma_product": programs.DMA.format(t="f32", m=dma, n=dma, k=dma),
+        "scalar_product": programs.SCALAR.format(t="f32", m=scalar, n=scalar, k=scalar),
+        "sum": SUM.format(**line),
+        "histogram": HISTOGRAM.format(**line),
+    }
+
+
 WARM_UP = 0.2  # seconds of launches before a comparison: an idle GPU runs at a fraction of its clock
 ONE_STEP = 60.0  # seconds after which a comparison hangs
 Rounds = Sequence[float]
@@ -118,11 +153,13 @@ class Ladder:
 
     def __init__(self, cupy: Any, small: bool) -> None:
         self.cupy, self.small = cupy, small
+        self.sizes = SMALL if small else Sizes()
+        self.sources = sources(self.sizes)
         self.steps: list[Step] = []
         self.random = np.random.default_rng(7)
 
-    def compiled(self, text: str) -> Any:
-        return next(iter(croq.compile(text, target="cuda").functions.values()))
+    def compiled(self, step: str) -> Any:
+        return next(iter(croq.compile(self.sources[step], target="cuda").functions.values()))
 
     def rounds(self, *calls: Callable[[], Any], repeats: int = 10, rounds: int = 9) -> tuple[Rounds, ...]:
         """Seconds that the device spends on each of the calls, in every round."""
@@ -175,7 +212,7 @@ class Ladder:
 
     def overhead(self) -> None:
         """Microseconds of the processor for one call, with the same kernel, machine code and launch."""
-        touch = self.compiled(TOUCH.format())
+        touch = self.compiled("overhead")
         a, b = self.array(1024), self.array(1024)
         touch(a, b)
         self.require(a, b.get() + np.float32(1), "touch")
@@ -213,16 +250,10 @@ class Ladder:
         stream.synchronize()
         return taken
 
-    @property
-    def plane(self) -> tuple[int, int]:
-        """Rows and columns of f32 in a GiB."""
-        return (32, 128) if self.small else (16384, 16384)
-
     def add(self) -> None:
         """Element-wise sum against a copy within the device, both in bytes moved a second."""
-        rows, columns = self.plane
-        a, b, c, d = (self.array(rows, columns) for _ in range(4))
-        add = self.compiled(programs.ADD.format(t="f32", rows=rows, columns=columns).replace("global f32", "f32", 2))
+        a, b, c, d = (self.array(self.sizes.rows, self.sizes.columns) for _ in range(4))
+        add = self.compiled("add")
         calls = (lambda: add(a, b, c)), (lambda: d.data.copy_from_device_async(a.data, a.nbytes))
         ours, peer = self.rounds(*calls)
         self.require(c, a[:4].get() + b[:4].get(), "element-wise add")
@@ -230,9 +261,8 @@ class Ladder:
 
     def copy(self) -> None:
         """The copy through tiles against one within the device, in bytes moved a second."""
-        rows, columns = self.plane
-        a, c, d = (self.array(rows, columns) for _ in range(3))
-        copy = self.compiled(COPY.format(rows=rows, columns=columns, height=32, width=128))
+        a, c, d = (self.array(self.sizes.rows, self.sizes.columns) for _ in range(3))
+        copy = self.compiled("copy")
         calls = (lambda: copy(a, c)), (lambda: d.data.copy_from_device_async(a.data, a.nbytes))
         ours, peer = self.rounds(*calls)
         self.require(c, a[:4].get(), "tiled copy")
@@ -240,10 +270,10 @@ class Ladder:
 
     def dma_product(self) -> None:
         """The matrix product of the third tutorial in f32 against the same tiles by hand, and against cuBLAS."""
-        n = 32 if self.small else 4096
+        n = self.sizes.dma
         a, b, out = self.array(n, n), self.array(n, n), self.array(n, n)
         work = 2e-9 * n**3, 2e-9 * n**3
-        dma = self.compiled(programs.DMA.format(t="f32", m=n, n=n, k=n))
+        dma = self.compiled("dma_product")
         right = a[:16].get() @ b.get()
         self.require(dma(a, b), right, "DMA product", 1e-3)
         text = (HERE / "peers" / "matmul_tiles.cu").read_text()
@@ -259,33 +289,26 @@ class Ladder:
         self.add_rate("DMA matmul f32", ours, "cuBLAS f32", peer, work, "GFLOP/s")
 
     def scalar_product(self) -> None:
-        n = 64 if self.small else 1024
+        n = self.sizes.scalar
         a, b, out = self.array(n, n), self.array(n, n), self.array(n, n)
-        scalar = self.compiled(programs.SCALAR.format(t="f32", m=n, n=n, k=n))
+        scalar = self.compiled("scalar_product")
         self.require(scalar(a, b), a[:16].get() @ b.get(), "scalar product", 1e-3)
         ours, peer = self.rounds(lambda: scalar(a, b), lambda: self.cupy.matmul(a, b, out=out), repeats=5)
         self.add_rate("scalar matmul f32", ours, "cuBLAS f32", peer, (2e-9 * n**3, 2e-9 * n**3), "GFLOP/s")
 
-    @property
-    def line(self) -> tuple[int, int, int]:
-        """Blocks, turns of a thread and elements of the reductions."""
-        blocks, turns = (3, 2) if self.small else (2112, 512)
-        return blocks, turns, blocks * turns * 256
-
     def sum(self) -> None:
         """In bytes read a second, as the histogram."""
-        blocks, turns, count = self.line
+        count = self.sizes.count
         x = self.array(count)
-        total = self.compiled(SUM.format(count=count, blocks=blocks, turns=turns))
+        total = self.compiled("sum")
         exact = float(x.get().astype(np.float64).sum())
         assert abs(float(total(x).get()[0]) - exact) < 1e-5 * count**0.5 * 100, "sum"
         ours, peer = self.rounds(lambda: total(x), lambda: x.sum())
         self.add_rate("sum", ours, "cupy.sum", peer, (1e-9 * x.nbytes, 1e-9 * x.nbytes), "GB/s")
 
     def histogram(self) -> None:
-        blocks, turns, count = self.line
-        values = self.cupy.asarray(self.random.integers(0, 256, count, dtype=np.int32))
-        tally = self.compiled(HISTOGRAM.format(count=count, blocks=blocks, turns=turns))
+        values = self.cupy.asarray(self.random.integers(0, 256, self.sizes.count, dtype=np.int32))
+        tally = self.compiled("histogram")
         np.testing.assert_array_equal(tally(values).get(), np.bincount(values.get(), minlength=256))
         calls = (lambda: tally(values)), (lambda: self.cupy.bincount(values, minlength=256))
         ours, peer = self.rounds(*calls, repeats=3)

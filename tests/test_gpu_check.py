@@ -87,6 +87,25 @@ def test_nothing_to_run_is_no_success(gpu_check: Any, tmp_path: Path) -> None:
     assert not found.well and found.passed == 0
 
 
+def test_all_that_is_compared_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At the sizes of a GPU, which the emulator never sees."""
+    monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
+    import gpu
+    from targets.cuda_text import cubin, emission
+
+    texts = gpu.sources(gpu.Sizes())
+    assert list(texts) == list(gpu.Ladder.STEPS)
+    for name, text in texts.items():
+        made = emission(text, "sm_90a")
+        binary, log = cubin(made.text, "sm_90a")
+        assert binary and not log.strip(), (name, log)
+        assert len(made.kernels) == 1, name
+    for path in (ROOT / "benchmarks" / "peers").glob("*.cu"):
+        for arch in ("sm_75", "sm_90"):
+            binary, log = cubin(path.read_text(), arch)
+            assert binary and not log.strip(), (path, log)
+
+
 def test_a_step_that_hangs_or_crashes_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
