@@ -162,14 +162,14 @@ class _Joiner:
                 return _Flow((s,), own, own)
 
     def loop(self, s: ir.For | ir.While, own: Accesses) -> _Flow:
-        if isinstance(s, ir.While) and _leaves_early(s.body) and self.conflict(self.everything(s.body), own):
+        if isinstance(s, ir.While) and leaves_early(s.body) and self.conflict(self.everything(s.body), own):
             # Iterations that end early meet no barrier at the end: the condition goes where one can stand before it.
             stop = ir.If(ir.Unary("!", s.condition, BOOL), (ir.Break(span=s.span),), span=s.span)
             return self.loop(dataclasses.replace(s, condition=ir.TRUE, body=(stop, *s.body)), ())
         again = own if isinstance(s, ir.While) else ()
         flow = self.body(s.body, own)
         body, last, barrier = flow.body, flow.last, flow.barrier
-        early = _leaves_early(s.body)
+        early = leaves_early(s.body)
         first = flow.first
         if early or not barrier:  # accesses of several iterations
             moved = changes(s.body, self.handles)
@@ -182,9 +182,9 @@ class _Joiner:
             last = last if early else self.after(last, need.scope)
         if early:
             last, barrier = self.everything(s.body), False
-        runs = isinstance(s, ir.For) and _certain(s)
+        sure = isinstance(s, ir.For) and runs(s)
         first = _merge(own, first)
-        return _Flow((_replace(s, body=body),), first, _merge(again, () if runs else own, last), barrier and runs)
+        return _Flow((_replace(s, body=body),), first, _merge(again, () if sure else own, last), barrier and sure)
 
     def masked(self, s: ir.Masked, own: Accesses) -> _Flow:
         everyone = self.everyone
@@ -297,7 +297,7 @@ def _waited(accesses: Accesses) -> Accesses:
     return _merge(tuple(dataclasses.replace(a, waited=True) for a in accesses))
 
 
-def _leaves_early(body: ir.Body) -> bool:
+def leaves_early(body: ir.Body) -> bool:
     """Whether an iteration may end early or end the loop; inner loops keep their own `break` and `continue`."""
     for s in body:
         if isinstance(s, (ir.Break, ir.Continue, ir.Yield)):
@@ -305,12 +305,12 @@ def _leaves_early(body: ir.Body) -> bool:
         if isinstance(s, (ir.For, ir.While)):
             if ends(s.body):
                 return True
-        elif not isinstance(s, ir.Region) and any(_leaves_early(inner) for inner in bodies(s)):
+        elif not isinstance(s, ir.Region) and any(leaves_early(inner) for inner in bodies(s)):
             return True
     return False
 
 
-def _certain(s: ir.For) -> bool:
+def runs(s: ir.For) -> bool:
     """Whether the loop surely runs at least once."""
     low, _ = integers.interval(integers.sub(s.stop, s.start))
     return low is not None and low > 0

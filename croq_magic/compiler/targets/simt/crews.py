@@ -43,7 +43,6 @@ class Crews(Guards):
         self.uses_thread = False
         self._made = 0  # index variables of the emitter, whose names in the IR must differ
         self._elected: str | None = None  # the condition that is open
-        self._busy = 0  # threads of the block that have taken part in something since the last barrier
 
     # -------------------------------------------------------------------------------------------------- the place
 
@@ -162,9 +161,13 @@ class Crews(Guards):
         raise NotImplementedError
 
     @contextlib.contextmanager
-    def crew_loop(self, extents: Sequence[ir.Expr], wanted: Sequence[str]) -> Iterator[tuple[ir.Expr, ...]]:
-        """The loop of a crew over all places of `extents`, neighbours on neighbouring places of the last dimension;
-        gives the coordinates."""
+    def crew_loop(
+        self, extents: Sequence[ir.Expr], wanted: Sequence[str], first: int = 0
+    ) -> Iterator[tuple[ir.Expr, ...]]:
+        """The loop of a crew over all places of `extents`, neighbours on neighbouring places of the last dimension,
+        where there are fewer places than threads from thread `first` of a block on; gives the coordinates.
+
+        `passes/touches.py` counts on it: place p in row-major order goes to thread p modulo the block's size."""
         counted = self.uses_thread
         crew = self.crew()
         if crew.number == "thread" and self._fits_axes(extents):
@@ -188,7 +191,7 @@ class Crews(Guards):
         made.append(linear)
         name = self.names.of(linear)
         if total is not None and size is not None and total <= size:
-            head, number = self._part(crew, total, size)
+            head, number = self._part(crew, total, size, first)
             with self.block(head):
                 self.line(f"const int {name} = {number};")
                 yield self._decoded(linear, extents, wanted, made)
@@ -202,16 +205,13 @@ class Crews(Guards):
             yield self._decoded(linear, extents, wanted, made)
         self._release(made)
 
-    def _part(self, crew: Crew, total: int, size: int) -> tuple[str, str]:
-        """The condition that chooses `total` threads of a crew, and their number: the next warps of the block that have
-        had nothing to do since the last barrier, where there are enough."""
+    def _part(self, crew: Crew, total: int, size: int, first: int) -> tuple[str, str]:
+        """The condition that chooses `total` threads of a crew, and their number."""
         if total == size:
             return "", crew.number
         if crew.number != "thread":
             return f"if ({crew.number} < {total})", crew.number
-        first = self._busy if self._busy + total <= size else 0
-        self._busy = first + -(-total // LANES) * LANES
-        if first == 0:
+        if first == 0 or first + total > size:
             return f"if (thread < {total})", "thread"
         low, high = f"thread >= {first}", f"thread < {first + total}"
         return f"if ({low})" if first + total == size else f"if ({low} && {high})", f"thread - {first}"
@@ -299,7 +299,6 @@ class Crews(Guards):
 
     def meet(self, text: str) -> None:
         """A barrier, unless the same one stands directly before."""
-        self._busy = 0
         if not self.lines or self.lines[-1].strip() != text:
             self.line(text)
 
