@@ -731,6 +731,20 @@ class FragmentCopy(Stmt):
     span: Span | None = dataclasses.field(default=None, compare=False)
 
 
+@identity_node
+class CombineLanes(Stmt):
+    """`var` becomes the `op` ("sum" or "max") of `value` over lanes of a warp: those whose numbers differ in multiples
+    of `stride` within groups of `lanes` (powers of two). All lanes of the group get there, and all get the result.
+    Declares `var` unless that is mutable. A pass makes it of a reduction."""
+
+    var: Var
+    op: str
+    value: Expr
+    lanes: int
+    stride: int = 1
+    span: Span | None = dataclasses.field(default=None, compare=False)
+
+
 # ------------------------------------------------------------------------------------------------------ functions
 
 

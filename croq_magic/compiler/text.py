@@ -325,6 +325,14 @@ _STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] =
     (ir.FragmentOp, _plain(lambda s: f"{format_expr(s.target)} {s.op}= {format_expr(s.value)}")),
     (ir.Apply, _apply),
     (ir.FragmentReduce, _plain(lambda s: f"reduce_{s.op} {format_expr(s.target)}, {format_expr(s.source)}, {s.axis}")),
+    (
+        ir.CombineLanes,
+        _plain(
+            lambda s: (
+                f"{s.var.name} = lanes_{s.op}<{s.lanes}{f', {s.stride}' if s.stride > 1 else ''}>({format_expr(s.value)})"
+            )
+        ),
+    ),
     (ir.FragmentCopy, _plain(lambda s: f"fragment_copy {format_expr(s.target)}, {format_expr(s.source)}")),
     (ir.Launch, _launch),
     (ir.SyncHost, _plain(lambda s: "sync host")),

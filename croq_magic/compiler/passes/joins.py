@@ -68,6 +68,8 @@ def scope_of(s: ir.Stmt, cooperative: bool = False) -> int | None:
         if cooperative and not s.reason and s.scope is Level.BLOCK:
             return Level.DEVICE.depth
         return s.scope.depth
+    if isinstance(s, ir.CombineLanes):
+        return Level.GROUP.depth
     if isinstance(s, (ir.Trigger, ir.WaitEvent, ir.NamedBarrier)):
         return Level.BLOCK.depth  # all threads of the unit do the same: one of them does it for all
     if isinstance(s, ir.Region):

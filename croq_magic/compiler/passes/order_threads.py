@@ -22,7 +22,10 @@ from croq_magic.compiler.visit import children, rewrite, walk
 
 Level = ir.Level
 _PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
-_TELLS = (ir.Masked, ir.NamedBarrier, ir.Event, ir.Fragment, ir.CxxText, ir.Asm, ir.Call, ir.Print, ir.Yield)
+_TELLS: tuple[type[ir.Node], ...] = (
+    *(ir.Masked, ir.NamedBarrier, ir.Event, ir.Fragment, ir.CombineLanes),
+    *(ir.CxxText, ir.Asm, ir.Call, ir.Print, ir.Yield),
+)
 _IN_LOOP = 8  # times that an access in a loop counts
 
 

@@ -1,20 +1,30 @@
 """Fragments and `mma` statements as plain code of threads, for devices whose tensor cores are not used.
 
-The elements of a fragment are dealt out to the threads of its unit in turn: element e belongs to thread e modulo the
-unit's size, which keeps it in a register. Fragments that other threads read (operands of a product, what is reduced or
-broadcast) lie in shared storage, one copy a unit, between barriers of the unit. A product is a loop over K for every
-element of the accumulator, with the conversions and the order of `lower-fragments`.
+Where fragments live is decided by `fragment_plan`: most stay in registers of the threads of their unit, dealt out as
+`fragment_layouts` says; what other threads read lies in shared storage, one copy a unit, with the barriers that
+`fragment_fences` finds. A product is a loop over K for every element of the accumulator, with the conversions and the
+order of `lower-fragments`. A reduction is one of a thread's own elements, then of the lanes of a warp that hold the
+rest of the row, then, where a row spans several warps, of their results in a small shared array.
+
+    region group [w < 2] {                         region group [w < 2] { region thread [t < 32] {
+      reduce_max m, s, 1                      =>     for turn in 0..8 {
+                                                       top = lanes_max<16>(s[turn]);  m[turn] = top
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from croq_magic.compiler import integers, ir, views
+from croq_magic.compiler.passes import reduce_fragments
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.fragment_fences import fences
+from croq_magic.compiler.passes.fragment_layouts import Along, Linear, Rows, plain
+from croq_magic.compiler.passes.fragment_plan import Plan, dealt_dims, plan, primary
 from croq_magic.compiler.passes.lower_fragments import (
+    LOWER,
     Chain,
     Copies,
     Home,
@@ -24,193 +34,308 @@ from croq_magic.compiler.passes.lower_fragments import (
     row_scale,
 )
 from croq_magic.compiler.passes.map_limits import threads_of_unit
-from croq_magic.compiler.passes.structure import fresh_name, inner_regions, map_kernels
+from croq_magic.compiler.passes.structure import each, inner_regions, map_kernels, with_bodies
 from croq_magic.compiler.types import BOOL, S32, DType
-from croq_magic.compiler.visit import rewrite, walk
+from croq_magic.compiler.visit import rewrite, substitute, walk
 
 Level = ir.Level
 _SHARED = "fragments in shared storage"
+_STORES = (ir.Store, ir.Atomic, ir.Print, ir.Call, ir.Asm, ir.CxxText)
 
 
 @dataclasses.dataclass(frozen=True)
 class ShareFragments:
-    """After it no fragment is left in kernels whose blocks have a constant size."""
+    """After it no fragment is left in kernels whose blocks have a constant size. `shuffles`: threads of a warp can pass
+    each other values without memory."""
 
     name: ClassVar[str] = "share-fragments"
+    shuffles: bool = True
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
         if not any(isinstance(node, ir.Fragment) for node in walk(function.body)):
             return function
-        taken = {node.name for node in walk(function.body) if isinstance(node, (ir.Var, ir.Buffer))}
-        return map_kernels(function, lambda region: _kernel(region, taken))
+        return map_kernels(function, lambda region: _kernel(region, self.shuffles, Fresh()))
 
 
-def _kernel(root: ir.Region, taken: set[str]) -> ir.Region:
+class Fresh:
+    """Names of variables that differ behind a colon, where no name of a program has one; emitters leave that out."""
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def __call__(self, name: str) -> str:
+        self.count += 1
+        return f"{name}:f{self.count}"
+
+
+def _kernel(root: ir.Region, shuffles: bool, fresh: Fresh) -> ir.Region:
     if root.level in (Level.DEVICE, Level.CLUSTER):
         inner = inner_regions(root.body)
         if len(root.body) == 1 and inner:
-            return dataclasses.replace(root, body=(_kernel(inner[0], taken),))
+            return dataclasses.replace(root, body=(_kernel(inner[0], shuffles, fresh),))
         return root
     threads = threads_of_unit(root)
     if threads is None or not any(isinstance(node, ir.Fragment) for node in walk(root.body)):
         return root
-    return _Sharing(root, taken, threads).kernel()
+    return Sharing(_with_fills(root), threads, shuffles, fresh).kernel()
 
 
-class _Sharing(Lowering):
-    """Works on one block region of `threads` threads. `widths` are the threads of a unit by level."""
+def _with_fills(root: ir.Region) -> ir.Region:
+    """Initial values of fragments as statements of their own."""
 
-    def __init__(self, region: ir.Region, taken: set[str], threads: int) -> None:
-        super().__init__(region, taken)
-        self.threads = threads
-        self.widths = {Level.BLOCK: threads}
-        for node in walk(region):
-            if isinstance(node, ir.Region) and node.level in (Level.GROUP, Level.GROUP4):
-                self.widths.setdefault(node.level, threads_of_unit(node) or threads)
-        self.shared = _read_by_others(region)
-        self.lane: ir.Expr = integers.ZERO
-        self.width = threads
-
-    # --------------------------------------------------------------------------------------------------- homes
-
-    def _home(self, fragment: ir.Fragment, units: Chain) -> Home:
-        width = self.widths.get(fragment.owner, self.threads)
-        count = integers.value(integers.product(fragment.shape))
-        if fragment in self.shared or count is None:
-            shape = (integers.constant(self.threads // width), *fragment.shape)
-            buffer = ir.Buffer(fragment.name, fragment.dtype, ir.Storage.SHARED, shape, fragment.slots)
-            return Home(buffer, units)
-        shape = (integers.constant(-(-count // width)),)
-        return Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.LOCAL, shape, fragment.slots), units)
-
-    def view(self, ref: ir.FragmentRef, copies: Copies) -> ir.View:
-        """The copy of the current unit; of registers a view with the fragment's extents, which `over` resolves."""
-        buffer, fragment = self.homes[ref.fragment].buffer, ref.fragment
-        if buffer.storage is ir.Storage.SHARED:
-            return views.at_leading(views.whole(buffer, ref.slot), (copies[fragment.owner],))
-        coords = tuple(
-            ir.Var(f"c{d}", S32, ir.Role.COORD, integers.ZERO, extent) for d, extent in enumerate(fragment.shape)
-        )
-        offset: ir.Expr = integers.ZERO
-        for coord, stride in zip(coords, integers.row_major(fragment.shape), strict=True):
-            offset = integers.add(offset, integers.mul(coord, stride))
-        place = integers.floordiv(offset, integers.constant(self.width))
-        return ir.View(buffer, coords, (place,), place, fragment.shape, ref.slot)
-
-    # --------------------------------------------------------------------------------------------- who does what
-
-    def _body(self, body: ir.Body, chain: Chain) -> ir.Body:
-        """Initial values become statements of the threads."""
+    def split(body: ir.Body) -> ir.Body:
         out: list[ir.Stmt] = []
-        for s in body:
+        for s in each(body, lambda s: s if isinstance(s, ir.Apply) else with_bodies(s, split)):
             if isinstance(s, ir.DeclareFragment) and s.init is not None:
                 fill = ir.FragmentFill(s.fragment, s.init, span=s.span)
                 out += (dataclasses.replace(s, init=None), fill)
             else:
                 out.append(s)
-        return super()._body(tuple(out), chain)
+        return tuple(out)
 
-    def _for_each_copy(self, s: ir.Stmt, chain: Chain, lower: Callable[..., ir.Body]) -> ir.Body:
-        owners = [node.owner for node in walk(s) if isinstance(node, ir.Fragment)]
-        owner = max(owners, key=lambda level: level.depth, default=Level.BLOCK)
-        self.width = self.widths.get(owner, self.threads)
-        lead, lane, copies, wrap = self._place(owner, chain)
-        self.lane = lane
-        body: ir.Body = getattr(self, lower.__name__)(s, copies)
-        if any(isinstance(node, ir.Var) and node == lane for node in walk(body)):
-            body = (*lead, *body)
-        if wrap is not None:
-            body = (dataclasses.replace(wrap, body=body, span=s.span),)
-        if not self._crosses(s):
-            return body
-        barrier = ir.Barrier(owner, _SHARED, span=s.span)
-        return (barrier, *body, barrier)
+    return dataclasses.replace(root, body=split(root.body))
 
-    def _place(self, owner: Level, chain: Chain) -> tuple[ir.Body, ir.Expr, Copies, ir.Region | None]:
-        """Statements before, the thread's number in its unit, the unit's number, and a region of threads around where
-        the statement stands above the level of threads."""
+
+@dataclasses.dataclass
+class _Run:
+    """Neighbouring statements that threads carry out in one region made for them: its index, and its body."""
+
+    region: ir.Region
+    body: list[ir.Stmt]
+
+    def done(self) -> ir.Region:
+        return dataclasses.replace(self.region, body=tuple(self.body))
+
+
+class Sharing(Lowering):
+    """Works on one block region of `threads` threads. `widths` are the threads of a unit by level."""
+
+    def __init__(self, region: ir.Region, threads: int, shuffles: bool, fresh: Fresh) -> None:
+        super().__init__(region, set())
+        self.threads = threads
+        self.widths = {Level.BLOCK: threads}
+        for node in walk(region):
+            if isinstance(node, ir.Region) and node.level in (Level.GROUP, Level.GROUP4):
+                self.widths.setdefault(node.level, threads_of_unit(node) or threads)
+        self.fresh_name = fresh
+        self.plan: Plan = plan(region, self.widths, threads, shuffles)
+        reductions = (s for s in walk(region) if isinstance(s, ir.FragmentReduce) and id(s) in self.plan.by_lanes)
+        self.arrays = {id(s) for s in reductions if reduce_fragments.needs_array(s, self.plan)}
+        self.fences = fences(region, self.plan, self.arrays)
+        self.registers: dict[int, ir.Fragment] = {}  # of views by their id: those of fragments that threads hold
+        self._views: list[ir.View] = []  # keeps them alive
+        # The statement at work: who does it.
+        self.member: ir.Expr = integers.ZERO  # the number of the thread in the unit
+        self.width = threads
+        self.subject: ir.Fragment | None = None
+
+    def fresh(self, name: str) -> str:
+        return self.fresh_name(name)
+
+    # --------------------------------------------------------------------------------------------------- homes
+
+    def _home(self, fragment: ir.Fragment, units: Chain) -> Home:
+        width, layout = self.width_of(fragment), self.plan.layout(fragment)
+        if fragment in self.plan.shared or layout is None:
+            shape = (integers.constant(self.threads // width), *fragment.shape)
+            return Home(ir.Buffer(fragment.name, fragment.dtype, ir.Storage.SHARED, shape, fragment.slots), units)
+        # One element alone is a scalar.
+        storage = ir.Storage.LOCAL if layout.turns > 1 or fragment.slots else ir.Storage.REGISTER
+        shape = (integers.constant(layout.turns),)
+        return Home(ir.Buffer(fragment.name, fragment.dtype, storage, shape, fragment.slots), units)
+
+    def width_of(self, fragment: ir.Fragment) -> int:
+        return self.widths.get(fragment.owner, self.threads)
+
+    def view(self, ref: ir.FragmentRef, copies: Copies) -> ir.View:
+        """The copy of the current unit; of registers a stand-in over the fragment's extents, which `dealt` resolves."""
+        fragment = ref.fragment
+        if fragment in self.plan.views:
+            return self.plan.views[fragment]
+        buffer = self.homes[fragment].buffer
+        if buffer.storage is ir.Storage.SHARED:
+            return views.at_leading(views.whole(buffer, ref.slot), (copies[fragment.owner],))
+        coords = views.coordinates(len(fragment.shape))
+        view = ir.View(buffer, coords, coords, integers.ZERO, fragment.shape, ref.slot)
+        self.registers[id(view)] = fragment
+        self._views.append(view)
+        return view
+
+    # --------------------------------------------------------------------------------------------- who does what
+
+    def _body(self, body: ir.Body, chain: Chain) -> ir.Body:
+        out: list[ir.Stmt] = []
+        run: _Run | None = None
+        held: list[ir.Stmt] = []  # barriers that may stand between statements of a run
+
+        def close() -> None:
+            nonlocal run
+            if run is not None:
+                out.append(run.done())
+                run = None
+            out.extend(held)
+            held.clear()
+
+        for s in body:
+            if isinstance(s, ir.DeclareFragment):  # before the run: others use it as well
+                if s.fragment not in self.plan.views:
+                    out.append(ir.Declare(self.homes[s.fragment].buffer, span=s.span))
+            elif type(s) in LOWER:
+                run = self._statement(s, chain, out, run, held)
+            elif isinstance(s, ir.Barrier) and s.scope.depth > Level.BLOCK.depth and run is not None:
+                held.append(s)
+            else:
+                close()
+                inner = (*chain, s) if isinstance(s, ir.Region) else chain
+                out.append(with_bodies(s, lambda nested, inner=inner: self._body(nested, inner)))  # type: ignore[misc]
+        close()
+        return tuple(out)
+
+    def _statement(
+        self, s: ir.Stmt, chain: Chain, out: list[ir.Stmt], run: _Run | None, held: list[ir.Stmt]
+    ) -> _Run | None:
+        """One statement on fragments, for the threads that stand here, or in a region of threads made for it."""
+        self.subject = primary(s)
         below = [region for region in chain if region.level is not None and region.level.depth > Level.BLOCK.depth]
-        wrap: ir.Region | None = None
-        if not below or below[-1].level is not Level.THREAD:
-            size = integers.constant((threads_of_unit(below[-1]) or self.threads) if below else self.threads)
-            t = ir.Var(fresh_name("t", self.taken), S32, ir.Role.REGION, integers.ZERO, size)
-            wrap = ir.Region(Level.THREAD, (t,), (size,), (), implied=True)
-            below = [*below, wrap]
-        number = integers.ZERO if not below else _linear(below)
-        width = integers.constant(self.width)
+        alone = not below or below[-1].level is not Level.THREAD
+        current = run
+        if alone:
+            if current is None:
+                size = integers.constant((threads_of_unit(below[-1]) or self.threads) if below else self.threads)
+                t = ir.Var(self.fresh("t"), S32, ir.Role.REGION, integers.ZERO, size)
+                current = _Run(ir.Region(Level.THREAD, (t,), (size,), (), implied=True, span=s.span), [])
+            below = [*below, current.region]
+        lowered = self._for_threads(s, below)
+        if not lowered:
+            return run
+        if not alone:
+            out.extend(lowered)
+            return run
+        assert current is not None
+        current.body += (*held, *lowered)
+        held.clear()
+        return current
+
+    def _for_threads(self, s: ir.Stmt, below: Sequence[ir.Region]) -> ir.Body:
+        if self.subject is None or (isinstance(s, ir.MmaLoad) and self.subject in self.plan.views):
+            return ()
+        owner = self.subject.owner
+        self.width = self.width_of(self.subject)
+        number, width = _linear(below), integers.constant(self.width)
+        self.member = number if self.width == self.threads else integers.mod(number, width)
         lead: list[ir.Stmt] = []
-        lane, unit = integers.mod(number, width), integers.floordiv(number, width)
-        if self.width == self.threads:
-            lane, unit = number, integers.ZERO
-        if not isinstance(lane, (ir.Var, ir.Const)):
-            var = ir.Var(fresh_name("member", self.taken), S32, ir.Role.REGION, integers.ZERO, width)
-            lead.append(ir.Let(var, lane))
-            lane = var
-        copies = {
-            level: unit for level in (Level.BLOCK, Level.GROUP4, Level.GROUP) if self.widths.get(level) == self.width
+        if not isinstance(self.member, (ir.Var, ir.Const)):
+            var = ir.Var(self.fresh("member"), S32, ir.Role.REGION, integers.ZERO, width)
+            lead.append(ir.Let(var, self.member))
+            self.member = var
+        copies: Copies = {
+            level: integers.ZERO if other == self.threads else integers.floordiv(number, integers.constant(other))
+            for level, other in self.widths.items()
         }
-        for level, other in self.widths.items():
-            if level not in copies:
-                copies[level] = integers.floordiv(number, integers.constant(other))
-        return tuple(lead), lane, copies, wrap
-
-    def _crosses(self, s: ir.Stmt) -> bool:
-        """Whether threads read fragment elements of others."""
-        if isinstance(s, ir.Mma):
-            return any(isinstance(operand, ir.FragmentRef) for operand in (s.a, s.b, s.metadata))
-        if isinstance(s, (ir.Apply, ir.FragmentReduce, ir.FragmentOp, ir.FragmentCopy)):
-            return any(isinstance(n, ir.Fragment) and n in self.shared for n in walk(s))
-        return False
-
-    def _arguments(self, s: ir.Call, chain: Chain) -> ir.Call:
-        return s  # a fragment has no address; the emitter says so
+        body: ir.Body = _flat(getattr(self, LOWER[type(s)].__name__)(s, copies))
+        if any(node == self.member for node in walk(body)):
+            body = (*lead, *body)
+        if id(s) in self.fences:
+            body = (ir.Barrier(owner, _SHARED, span=s.span), *body)
+        return body
 
     def over(self, extents: tuple[ir.Expr, ...], make: Callable[..., ir.Body], span: object = None) -> ir.Stmt:  # type: ignore[override]
         """The elements of this thread; `make` gets their coordinates."""
-        names = [fresh_name(name, self.taken) for name in ("i", "j", "l")[: len(extents)]]
+        names = [self.fresh(name) for name in ("i", "j", "l")[: len(extents)]]
         coords = tuple(
             ir.Var(name, S32, ir.Role.REGION, integers.ZERO, extent)
             for name, extent in zip(names, extents, strict=True)
         )
         return self.dealt(coords, extents, make(*coords))
 
-    def dealt(self, coords: tuple[ir.Var, ...], extents: tuple[ir.Expr, ...], body: ir.Body) -> ir.Stmt:
-        """`body` for every element that belongs to this thread."""
-        count, width = integers.product(extents), integers.constant(self.width)
-        rounds = integers.ceildiv(count, width)
-        turn: ir.Expr = integers.ZERO
-        if integers.value(rounds) != 1:
-            turn = ir.Var(fresh_name("turn", self.taken), S32, ir.Role.LOOP, integers.ZERO, rounds)
-        linear = integers.add(integers.mul(turn, width), self.lane)
-        element: ir.Expr = linear
-        if not isinstance(linear, ir.Var):
-            element = ir.Var(fresh_name("element", self.taken), S32, ir.Role.REGION, integers.ZERO, count)
-        own = rewrite(body, lambda node: self._own(node, coords, turn))
-        used = {node.name for node in walk(own) if isinstance(node, ir.Var)}
-        decoded: list[ir.Stmt] = []
-        for position, (var, stride) in enumerate(zip(coords, integers.row_major(extents), strict=True)):
-            value = integers.floordiv(element, stride)
-            if var.name in used:
-                decoded.append(ir.Let(var, integers.mod(value, extents[position]) if position else value))
-        guarded: ir.Body = (*decoded, *own)
-        size = integers.value(count)
-        if size is None or size % self.width:
-            guarded = (ir.If(ir.Binary("<", element, count, BOOL), guarded),)
-        needed = isinstance(element, ir.Var) and element is not linear
-        needed = needed and any(node == element for node in walk(guarded))
-        result: ir.Body = (ir.Let(element, linear), *guarded) if needed and isinstance(element, ir.Var) else guarded
-        if isinstance(turn, ir.Var):
-            return ir.For(turn, integers.ZERO, rounds, 1, result)
-        return ir.Scope(result)
+    def dealt(
+        self,
+        coords: tuple[ir.Var, ...],
+        extents: tuple[ir.Expr, ...],
+        body: ir.Body,
+        layout: Linear | Rows | Along | None = None,
+    ) -> ir.Stmt:
+        """`body` for every element of the current fragment that this thread holds."""
+        if layout is None and self.subject is not None:
+            layout = self.plan.layout(self.subject)
+        if layout is None:
+            return self._strided(coords, extents, body)
+        loops = [self.loop(loop.name, loop.trips) for loop in layout.loops]
+        guards: list[ir.Expr] = []
+        lead: list[ir.Stmt] = []
+        if isinstance(layout, Linear):
+            element = layout.linear(self.member, loops)
+            if not isinstance(element, (ir.Var, ir.Const)) and len(coords) > 1:
+                var = ir.Var(self.fresh("element"), S32, ir.Role.REGION, integers.ZERO, integers.product(extents))
+                lead.append(ir.Let(var, element))
+                element = var
+            places = layout.coords(element)
+            guard = layout.guard(element)
+            guards += [] if guard is None else [guard]
+        else:
+            places = layout.coords(self.member, loops)
+        body = rewrite(body, lambda node: self._held(node, coords, loops))
+        values: dict[ir.Var, ir.Expr] = {}
+        for var, place in zip(coords, places, strict=True):
+            if isinstance(place, (ir.Var, ir.Const)):
+                values[var] = place
+        index = tuple(values.get(var, var) for var in coords)
+        if not isinstance(layout, Linear):
+            guards += layout.guards(index)
+            if isinstance(layout, Along) and any(
+                isinstance(node, _STORES) and not self._keeps(node) for node in walk(body)
+            ):
+                first = layout.first(self.member)
+                guards += [] if first is None else [first]
+        body = substitute(body, values)
+        used = {node.name for node in walk((body, tuple(guards))) if isinstance(node, ir.Var)}
+        lead += [ir.Let(v, place) for v, place in zip(coords, places, strict=True) if v.name in used]
+        if guards:
+            body = (ir.If(_all(guards), body),)
+        return self.looped(loops, (*lead, *body))
 
-    def _own(self, node: ir.Node, coords: tuple[ir.Var, ...], turn: ir.Expr) -> ir.Node | None:
-        """An access of a register fragment at the thread's own element."""
-        if isinstance(node, (ir.Load, ir.Store)) and self._in_registers(node.view.buffer) and node.index == coords:
-            return dataclasses.replace(node, view=views.whole(node.view.buffer, node.view.slot), index=(turn,))
-        return None
+    def loop(self, name: str, trips: int) -> ir.Expr:
+        """The variable of a loop over `trips` turns, 0 where there is but one."""
+        if trips == 1:
+            return integers.ZERO
+        return ir.Var(self.fresh(name), S32, ir.Role.LOOP, integers.ZERO, integers.constant(trips))
 
-    def _in_registers(self, buffer: ir.Buffer) -> bool:
-        return buffer.storage is ir.Storage.LOCAL and any(home.buffer is buffer for home in self.homes.values())
+    def looped(self, loops: Sequence[ir.Expr], body: ir.Body) -> ir.Stmt:
+        for var in reversed(loops):
+            if isinstance(var, ir.Var):
+                assert var.upper is not None
+                body = (ir.For(var, integers.ZERO, var.upper, 1, body),)
+        return body[0] if len(body) == 1 else ir.Scope(body)
+
+    def _strided(self, coords: tuple[ir.Var, ...], extents: tuple[ir.Expr, ...], body: ir.Body) -> ir.Stmt:
+        """The same for a fragment of symbolic size, which lies in shared storage."""
+        count = integers.product(extents)
+        element = ir.Var(self.fresh("element"), S32, ir.Role.LOOP, integers.ZERO, count)
+        lead: list[ir.Stmt] = []
+        for d, (var, stride) in enumerate(zip(coords, integers.row_major(extents), strict=True)):
+            place = integers.floordiv(element, stride)
+            lead.append(ir.Let(var, integers.mod(place, extents[d]) if d else place))
+        return ir.For(element, self.member, count, self.width, (*lead, *body))
+
+    def _held(self, node: ir.Node, coords: tuple[ir.Var, ...], loops: Sequence[ir.Expr]) -> ir.Node | None:
+        """An access of a fragment in registers at the thread's own element."""
+        if not isinstance(node, (ir.Load, ir.Store)) or id(node.view) not in self.registers:
+            return None
+        fragment = self.registers[id(node.view)]
+        assert self.subject is not None
+        if not self.plan.own(fragment, node.index, self.subject, coords):
+            raise AssertionError(f"`{fragment.name}` is not dealt out like `{self.subject.name}`")
+        layout, around = self.plan.layout(fragment), self.plan.layout(self.subject)
+        if isinstance(layout, Along) and isinstance(around, Rows):
+            place = loops[layout.dimension]
+        else:
+            assert layout is not None
+            place = layout.place(loops)
+        return dataclasses.replace(node, view=views.whole(node.view.buffer, node.view.slot), index=(place,))
+
+    def _keeps(self, node: ir.Node) -> bool:
+        """Whether a statement stores into registers only."""
+        return isinstance(node, ir.Store) and node.view.buffer.storage in (ir.Storage.LOCAL, ir.Storage.REGISTER)
 
     # ---------------------------------------------------------------------------------------------- statements
 
@@ -235,7 +360,7 @@ class _Sharing(Lowering):
         direct = kept is dtype and s.scales is None
 
         def one(i: ir.Var, j: ir.Var) -> ir.Body:
-            total = ir.Var(fresh_name("total", self.taken), dtype, ir.Role.MUTABLE)
+            total = ir.Var(self.fresh("total"), dtype, ir.Role.MUTABLE)
             old = cast(ir.Load(target, (i, j)), dtype)
             zero = ir.Const(0.0 if dtype.is_float else 0, dtype)
             out: list[ir.Stmt] = [ir.Let(total, old if s.scales is None else zero)]
@@ -243,7 +368,7 @@ class _Sharing(Lowering):
                 out += self.sparse_products(total, a, b, self.view(s.metadata, copies), i, j)
             else:
                 for low, high in self.ranges(s, a):
-                    k = ir.Var(fresh_name("k", self.taken), S32, ir.Role.LOOP, low, high)
+                    k = ir.Var(self.fresh("k"), S32, ir.Role.LOOP, low, high)
                     product = ir.Binary("*", cast(ir.Load(a, (i, k)), dtype), cast(ir.Load(b, (k, j)), dtype), dtype)
                     out.append(ir.For(k, low, high, 1, (ir.Assign(total, ir.Binary("+", total, product, dtype)),)))
             value: ir.Expr = total
@@ -263,10 +388,10 @@ class _Sharing(Lowering):
         dtype: DType = total.dtype
         four, two = integers.constant(4), integers.constant(2)
         groups = integers.floordiv(kept.extents[1], two)
-        group = ir.Var(fresh_name("group", self.taken), S32, ir.Role.LOOP, integers.ZERO, groups)
+        group = ir.Var(self.fresh("group"), S32, ir.Role.LOOP, integers.ZERO, groups)
         byte = cast(ir.Load(metadata, (i, integers.floordiv(group, two))), S32)
         shift = integers.mul(integers.mod(group, two), four)
-        nibble = ir.Var(fresh_name("nibble", self.taken), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
+        nibble = ir.Var(self.fresh("nibble"), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
         value = ir.Binary("&", ir.Binary(">>", byte, shift, S32), integers.constant(15), S32)
         body: list[ir.Stmt] = [ir.Let(nibble, value)]
         for position in (0, 1):
@@ -277,6 +402,11 @@ class _Sharing(Lowering):
             body.append(ir.Assign(total, ir.Binary("+", total, product, dtype)))
         return [ir.For(group, integers.ZERO, groups, 1, tuple(body))]
 
+    def reduce(self, s: ir.FragmentReduce, copies: Copies) -> ir.Body:
+        if id(s) in self.plan.by_lanes:
+            return reduce_fragments.reduce(self, s, copies)
+        return super().reduce(s, copies)
+
     def apply(self, s: ir.Apply, copies: Copies) -> ir.Body:
         def change(node: ir.Node) -> ir.Node | None:
             if isinstance(node, ir.FragmentLoad):
@@ -285,59 +415,40 @@ class _Sharing(Lowering):
                 return ir.Store(self.view(node.target, copies), node.index, node.value, node.op, span=node.span)
             return None
 
-        body = rewrite(s.body, change)
-        dims, shape = _dealt_dims(s), s.fragment.fragment.shape
+        body, shape = rewrite(s.body, change), s.fragment.fragment.shape
+        dims = dealt_dims(s)
+        if len(dims) == len(shape):
+            return (self.dealt(s.indices, shape, body),)
         for d in reversed(range(len(shape))):
             if d not in dims:
                 body = (ir.For(s.indices[d], integers.ZERO, shape[d], 1, body, span=s.span),)
-        return (self.dealt(tuple(s.indices[d] for d in dims), tuple(shape[d] for d in dims), body),)
+        extents = tuple(shape[d] for d in dims)
+        layout = plain(self.width, tuple(integers.value(extent) or 0 for extent in extents))
+        return (self.dealt(tuple(s.indices[d] for d in dims), extents, body, layout),)
 
 
-def _linear(regions: list[ir.Region]) -> ir.Expr:
+def _linear(regions: Sequence[ir.Region]) -> ir.Expr:
     """The number of a thread in its block: inner regions first, of a region its first index."""
     number: ir.Expr = integers.ZERO
     stride: ir.Expr = integers.ONE
     for region in reversed(regions):
         for var, extent in zip(region.indices, region.extents, strict=True):
-            number = integers.add(number, integers.mul(var, stride))
+            if integers.value(extent) != 1:
+                number = integers.add(number, integers.mul(var, stride))
             stride = integers.mul(stride, extent)
     return number
 
 
-def _read_by_others(root: ir.Region) -> set[ir.Fragment]:
-    """Fragments of which threads read elements that are not their own."""
-    found: set[ir.Fragment] = set()
-    for s in walk(root):
-        if isinstance(s, ir.Mma):
-            found |= {o.fragment for o in (s.a, s.b, s.metadata) if isinstance(o, ir.FragmentRef)}
-        elif isinstance(s, ir.FragmentReduce):
-            found.add(s.source.fragment)
-        elif isinstance(s, ir.FragmentOp) and isinstance(s.value, ir.FragmentRef):
-            if not _dealt_alike(s.value.fragment, s.target.fragment):
-                found.add(s.value.fragment)
-        elif isinstance(s, ir.FragmentCopy):
-            if not _dealt_alike(s.source.fragment, s.target.fragment):
-                found.add(s.source.fragment)
-        elif isinstance(s, ir.Apply):
-            dims = _dealt_dims(s)
-            own = tuple(s.indices[d] for d in dims)
-            like = dataclasses.replace(s.fragment.fragment, shape=tuple(s.fragment.fragment.shape[d] for d in dims))
-            for node in walk(s.body):
-                if isinstance(node, (ir.FragmentLoad, ir.FragmentStore)):
-                    ref = node.source if isinstance(node, ir.FragmentLoad) else node.target
-                    if node.index != own or not _dealt_alike(ref.fragment, like):
-                        found.add(ref.fragment)
-    return found
+def _all(conditions: Sequence[ir.Expr]) -> ir.Expr:
+    result = conditions[0]
+    for condition in conditions[1:]:
+        result = ir.Binary("&&", result, condition, BOOL)
+    return result
 
 
-def _dealt_dims(s: ir.Apply) -> tuple[int, ...]:
-    """The dimensions whose elements threads share out; the others are run through by the same thread, as several of
-    their elements change one of a smaller fragment."""
-    stores = [node.index for node in walk(s.body) if isinstance(node, ir.FragmentStore)]
-    return tuple(d for d, var in enumerate(s.indices) if all(var in index for index in stores))
-
-
-def _dealt_alike(a: ir.Fragment, b: ir.Fragment) -> bool:
-    """Whether the same thread has the same element of both."""
-    same = len(a.shape) == len(b.shape) and all(map(integers.equal, a.shape, b.shape))
-    return same and a.owner is b.owner
+def _flat(body: ir.Body) -> ir.Body:
+    """Without blocks that only hold statements together: names differ anyway."""
+    out: list[ir.Stmt] = []
+    for s in body:
+        out += _flat(s.body) if isinstance(s, ir.Scope) else (s,)
+    return tuple(out)

@@ -157,7 +157,7 @@ def _found(s: ir.Stmt) -> _Effects:
 
 def _assigned_by(s: ir.Stmt) -> frozenset[str]:
     """Names that a statement itself gives a value to."""
-    if isinstance(s, (ir.Assign, ir.Let)):
+    if isinstance(s, (ir.Assign, ir.Let, ir.CombineLanes)):
         return frozenset([s.var.name])
     if isinstance(s, (ir.Atomic, ir.Call)):
         return frozenset([s.result.name] if s.result is not None else ())

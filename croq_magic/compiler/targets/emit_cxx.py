@@ -100,7 +100,7 @@ class Names:
     def of(self, node: ir.Var | ir.Buffer | ir.Event) -> str:
         key: object = node.name if isinstance(node, ir.Var) else id(node)
         if key not in self._known:
-            self._known[key] = self.fresh(node.name)
+            self._known[key] = self.fresh(node.name.partition(":")[0])  # behind it passes tell names apart
             if not isinstance(node, ir.Var):
                 self._kept.append(node)
         return self._known[key]

@@ -14,11 +14,11 @@ from croq_magic.compiler.passes.vectorise_elements import VectoriseElements
 from croq_magic.compiler.passes.widen_blocks import WidenBlocks
 
 
-def simt_passes(processor: bool = False) -> Sequence[Pass]:
+def simt_passes(processor: bool = False, shuffles: bool = True) -> Sequence[Pass]:
     """Instances that need no block of their own become threads, blocks that move data get some, fragments become
     storage, and threads that end early stay for barriers. A `processor` runs the threads of a block one after the
-    other, so there one is enough."""
+    other, so there one is enough. `shuffles`: threads of a warp can pass each other values without memory."""
     spread = SpreadBlocks(work=1, vector=0) if processor else SpreadBlocks()
     passes: tuple[Pass, ...] = (RenewJoins(), LowerCompression(host=True), spread, WidenBlocks())
-    passes = (*passes, ShareFragments(), GuardEnds(), VectoriseElements())
+    passes = (*passes, ShareFragments(shuffles), GuardEnds(), VectoriseElements())
     return tuple(p for p in passes if not (processor and isinstance(p, (WidenBlocks, VectoriseElements))))

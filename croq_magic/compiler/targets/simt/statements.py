@@ -30,6 +30,7 @@ class Statements(Crews):
 
     taken: set[str]  # names of the IR that may not be given again
     loops = 0  # of the program around the place
+    is_last = False  # whether nothing follows the statement in its C block
     watched: frozenset[str]  # see `overflow`
 
     def declare_storage(self, s: ir.Declare) -> None:
@@ -55,10 +56,12 @@ class Statements(Crews):
 
     # ---------------------------------------------------------------------------------------------------- bodies
 
-    def body(self, statements: ir.Body) -> None:
-        """Statements in order; neighbours that one thread performs share a condition."""
+    def body(self, statements: ir.Body, last: bool = True) -> None:
+        """Statements in order; neighbours that one thread performs share a condition. `last`: nothing follows them in
+        their C block."""
         position = 0
         while position < len(statements):
+            self.is_last = last and position == len(statements) - 1
             end = position
             while end < len(statements) and self._for_one(statements[end]):
                 end += 1
@@ -366,7 +369,7 @@ class Statements(Crews):
             self.body(s.body)
 
     def once(self, s: ir.Once) -> None:
-        self.body(s.body)
+        self.body(s.body, self.is_last)
 
     def break_loop(self, s: ir.Break) -> None:
         self.line("break;")
