@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import functools
 import importlib.util
 import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -35,6 +37,36 @@ def kernel(text: str, arch: str = "sm_80", checks: str = "auto") -> str:
     whole = emission(text, arch, checks).text
     inside = whole.split("namespace croq_cell {\n", 1)[1].rsplit("}  // namespace croq_cell", 1)[0]
     return re.sub(r"^#line.*\n", "", inside, flags=re.MULTILINE).strip()
+
+
+@dataclasses.dataclass(frozen=True)
+class Merged:
+    """Several modules as one text; `members` are their positions."""
+
+    text: str
+    members: tuple[int, ...]
+
+
+def merged(texts: Sequence[str]) -> list[Merged]:
+    """Modules put together, so that NVRTC reads the prelude once. Each is in a namespace of its own; those that have
+    more to say to the preprocessor, or names that are the whole program's, stay alone."""
+    include = '#include "croq_cuda.h"\n'
+    together, alone = [], []
+    for number, text in enumerate(texts):
+        rest = text.replace(include, "", 1).replace('extern "C" __global__', "__global__")
+        if rest.count("namespace croq_cell {\n") != 1 or re.search(
+            r'^\s*#(?!line|pragma)|extern\s+"C"|::croq_', rest, re.M
+        ):
+            alone.append(Merged(text, (number,)))
+        else:
+            together.append((number, rest))
+    if not together:
+        return alone
+    parts = [include]
+    for number, rest in together:
+        inner = rest.replace("namespace croq_cell {\n", "namespace croq_cell {\nusing namespace ::croq_cell;\n", 1)
+        parts.append(f"namespace module_{number} {{\n{inner}\n}}\n")
+    return [Merged("".join(parts), tuple(number for number, _ in together)), *alone]
 
 
 @functools.cache
