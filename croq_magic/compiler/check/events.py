@@ -30,6 +30,10 @@ def declaration(c: Checker, s: syntax.EventDecl) -> None:
 
 def trigger(c: Checker, s: syntax.Trigger) -> None:
     _require_device(c, s.span)
+    for item in s.items:  # before what may be wrong with the statement: its event is not one that nobody triggers
+        named = c.find(item.name.text)
+        if named is not None and isinstance(named.value, EventValue):
+            named.value.triggered = item.span
     after: list[ir.Token] = []
     for item in s.after:
         after.append(_published(c, item))
@@ -42,7 +46,6 @@ def trigger(c: Checker, s: syntax.Trigger) -> None:
                 else "k"
             )
             c.fail("EVT04", f"with several futures advance `{name}` in its own statement", item.span)
-        value.triggered = item.span
         _warn_outside(c, value, s.span)
         c.emit(ir.Trigger(value.event, slot, order, tuple(after), s.cluster, span=s.span))
         if step is not None:

@@ -257,7 +257,9 @@ CROQ_INLINE void croq_stream(Place* place, Vector value) {
   if (parts && !((uintptr_t)place & 15)) {
     part pieces[parts ? parts : 1];
     __builtin_memcpy(pieces, &value, sizeof value);
+#if !defined(__CUDACC__)  // its front end does not know the words
 #pragma GCC unroll 8
+#endif
     for (int i = 0; i < parts; ++i) CROQ_STREAM_PART((part*)place + i, pieces[i]);
     return;
   }

@@ -108,3 +108,9 @@ WAITED = "q = dma.copy.async g => shared; "
 )
 def test_waits_in_branches(rest: str, expected: list[str]) -> None:
     assert errors(kernel(WAITED + rest)) == expected
+
+
+@pytest.mark.parametrize("mistake", ["trigger e after nothing;", "trigger e after x;", "trigger e, nobody;"])
+def test_an_event_is_triggered_even_where_its_trigger_is_wrong(mistake: str) -> None:
+    roles = f"shared event e; inthreads.async (n == 0) {{ {mistake} }} inthreads.async (n == 1) {{ wait e; }}"
+    assert len(errors(kernel(f"parallel n by 2 : thread {{ {roles} }}"))) == 1

@@ -160,7 +160,8 @@ def _caller(
         out.forget_place()
         out.line("using namespace ::croq_cell;")
         declared = names.fresh("declared")
-        out.line(f"static const char {declared}[] = {_string(shown)};")
+        if spans or (result is not None and result.extents is not None):  # what is checked names the declaration
+            out.line(f"static const char {declared}[] = {_string(shown)};")
         dims = _entry_checks(out, emitter, spans, names, declared)
         words = []
         separate = any(p.written or p.in_out or p.escapes for p, _ in spans) and len(spans) > 1
