@@ -11,6 +11,7 @@ Anything that is not integer arithmetic (a load, a cast, a comparison) is an opa
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable, Iterable
 from typing import TypeVar
 
@@ -46,8 +47,12 @@ class Poly:
 def _poly(terms: Iterable[tuple[Monomial, int]]) -> Poly:
     total: dict[Monomial, int] = {}
     for monomial, coefficient in terms:
-        total[monomial] = total.get(monomial, 0) + coefficient
-    return Poly(tuple((m, c) for m, c in total.items() if c))
+        found = total.get(monomial, 0) + coefficient
+        if found:
+            total[monomial] = found
+        else:  # what comes again later comes last, as if the sum had been made step by step
+            total.pop(monomial, None)
+    return Poly(tuple(total.items()))
 
 
 def _key(atom: ir.Expr) -> str:
@@ -77,11 +82,11 @@ def poly(e: ir.Expr) -> Poly:
     if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
         return _scale(poly(e.operand), -1)
     if isinstance(e, ir.Binary) and e.dtype.is_integer and not e.checked:
-        if e.op in "+-":
-            left, right = poly(e.left), poly(e.right)
-            return _poly([*left.terms, *_scale(right, -1 if e.op == "-" else 1).terms])
+        if e.op in ("+", "-"):
+            parts = [(poly(part), sign) for part, sign in _chain(e, ("+", "-"))]
+            return _poly([term for p, sign in parts for term in _scale(p, sign).terms])
         if e.op == "*":
-            return _product(poly(e.left), poly(e.right))
+            return _product([poly(part) for part, _ in _chain(e, ("*",))])
         if e.op == "/":
             return _quotient(poly(e.left), poly(e.right))
         if e.op == "%":
@@ -103,8 +108,28 @@ def _scale(p: Poly, factor: int) -> Poly:
     return Poly(tuple((m, c * factor) for m, c in p.terms)) if factor else Poly(())
 
 
-def _product(a: Poly, b: Poly) -> Poly:
-    return _poly((tuple(sorted((*m, *n), key=_key)), c * d) for m, c in a.terms for n, d in b.terms)
+def _chain(e: ir.Binary, ops: tuple[str, ...]) -> list[tuple[ir.Expr, int]]:
+    """The operands of `a + b - c` or `a * b * c`, with the sign of each: to go from each prefix to the next would take
+    a long chain's length squared. A prefix whose polynomial is known is one operand."""
+    parts: list[tuple[ir.Expr, int]] = []
+    node: ir.Expr = e
+    while isinstance(node, ir.Binary) and node.op in ops and node.dtype.is_integer and not node.checked:
+        if "_poly" in node.__dict__:
+            break
+        parts.append((node.right, -1 if node.op == "-" else 1))
+        node = node.left
+    return [(node, 1), *reversed(parts)]
+
+
+def _product(factors: list[Poly]) -> Poly:
+    if all(len(factor.terms) == 1 for factor in factors):
+        atoms = [atom for factor in factors for atom in factor.terms[0][0]]
+        return Poly(((tuple(sorted(atoms, key=_key)), math.prod(factor.terms[0][1] for factor in factors)),))
+    result = factors[0]
+    for factor in factors[1:]:
+        pairs = ((m, c, n, d) for m, c in result.terms for n, d in factor.terms)
+        result = _poly((tuple(sorted((*m, *n), key=_key)), c * d) for m, c, n, d in pairs)
+    return result
 
 
 def _atom(op: str, a: Poly, b: Poly) -> Poly:

@@ -57,6 +57,20 @@ def test_an_answer_comes_at_once(shape: str, count: int) -> None:
     assert shape == "open" or set(found) <= {"SYN19"}, found
 
 
+@pytest.mark.parametrize("op", ["*", "+", "-"])
+def test_long_chains_of_names_are_quick(op: str) -> None:
+    names = [f"a{i}" for i in range(1000)]
+    parameters = ", ".join(f"int {name}" for name in names)
+    program = f"""__co__ s32 [4] f(s32 [4] x, {parameters}) {{
+      s32 [4] r;
+      parallel i by 4 {{ r.at(i) = x.at({f" {op} ".join(names)}); }}
+      return r;
+    }}"""
+    started = time.process_time()
+    assert croq.check(program, target="cpu") == []
+    assert time.process_time() - started < 2.0
+
+
 def test_the_place_and_the_hint() -> None:
     (found,) = croq.check(body(SHAPES["braces"](200)))
     assert found.code == "SYN19"
