@@ -16,6 +16,7 @@ from croq_magic.compiler import affine, integers, ir
 from croq_magic.compiler.affine import Dim
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.structure import bodies, nested
+from croq_magic.compiler.passes.zeroed_buffers import first_launch, for_each_zeroed, mentions, not_zeroed
 from croq_magic.compiler.types import S32
 from croq_magic.compiler.visit import children, rewrite, substitute, walk
 
@@ -30,11 +31,7 @@ class DropZeroing:
     name: ClassVar[str] = "drop-zeroing"
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
-        body = function.body
-        for position, statement in enumerate(body):
-            if isinstance(statement, ir.Declare) and statement.buffer.zeroed and statement.init is None:
-                body = _without_zeros(body, position, statement.buffer)
-        return function if body is function.body else dataclasses.replace(function, body=body)
+        return for_each_zeroed(function, _without_zeros)
 
 
 def reads_zeros(function: ir.Function) -> bool:
@@ -44,13 +41,6 @@ def reads_zeros(function: ir.Function) -> bool:
     }
     declared = [s.buffer for s in walk(function.body) if isinstance(s, ir.Declare)]
     return any(b.zeroed for b in declared if id(b) in returned)
-
-
-def first_launch(body: ir.Body, position: int, buffer: ir.Buffer) -> tuple[int, ir.Launch] | None:
-    """The first statement after `position` that mentions a buffer, with its place, if it is a launch."""
-    first = next((i for i in range(position + 1, len(body)) if _mentions(body[i], buffer)), None)
-    statement = None if first is None else body[first]
-    return (first, statement) if first is not None and isinstance(statement, ir.Launch) else None
 
 
 def _without_zeros(body: ir.Body, position: int, buffer: ir.Buffer) -> ir.Body:
@@ -63,20 +53,12 @@ def _without_zeros(body: ir.Body, position: int, buffer: ir.Buffer) -> ir.Body:
     if found is None:
         return body
     load = found.load
-    plain = dataclasses.replace(buffer, zeroed=False)
     zero = ir.Const(0.0 if buffer.dtype.is_float else 0, buffer.dtype)
-
-    def renamed(node: ir.Node) -> ir.Node | None:
-        return plain if node is buffer else None
 
     new = list(body)
     if load is not None:
         new[first] = rewrite(launch, lambda node: zero if node is load else None)
-    return rewrite(tuple(new), renamed)
-
-
-def _mentions(statement: ir.Node, buffer: ir.Buffer) -> bool:
-    return any(node is buffer for node in walk(statement))
+    return not_zeroed(tuple(new), buffer)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +80,7 @@ def _first_use(root: ir.Stmt, buffer: ir.Buffer) -> _Use | None:
         if isinstance(n, _LEAVING):
             return None
         heads = [c for c in children(n) if not isinstance(c, ir.Stmt)] if isinstance(n, ir.Stmt) and bodies(n) else []
-        if any(_mentions(head, buffer) for head in heads):
+        if any(mentions(head, buffer) for head in heads):
             return None
     loads: list[tuple[int, ir.Load, Dims | None]] = []
     writes: list[tuple[int, ir.Stmt, Dims | None]] = []

@@ -18,10 +18,10 @@ from typing import ClassVar
 
 from croq_magic.compiler import affine, integers, ir, views
 from croq_magic.compiler.passes.base import Context
-from croq_magic.compiler.passes.drop_zeroing import first_launch
 from croq_magic.compiler.passes.structure import bodies, instances
+from croq_magic.compiler.passes.zeroed_buffers import first_launch, for_each_zeroed, not_zeroed
 from croq_magic.compiler.types import S32
-from croq_magic.compiler.visit import children, rewrite, substitute, walk
+from croq_magic.compiler.visit import children, substitute, walk
 
 MOST_BYTES = 1 << 18  # a larger window would be out of the caches before it is used
 Places = dict[ir.Var, ir.Expr]
@@ -35,11 +35,7 @@ class ZeroInBlocks:
     name: ClassVar[str] = "zero-in-blocks"
 
     def __call__(self, function: ir.Function, context: Context) -> ir.Function:
-        body = function.body
-        for position, statement in enumerate(body):
-            if isinstance(statement, ir.Declare) and statement.buffer.zeroed and statement.init is None:
-                body = _zeroed_by_blocks(body, position, statement.buffer)
-        return function if body is function.body else dataclasses.replace(function, body=body)
+        return for_each_zeroed(function, _zeroed_by_blocks)
 
 
 def _zeroed_by_blocks(body: ir.Body, position: int, buffer: ir.Buffer) -> ir.Body:
@@ -57,8 +53,7 @@ def _zeroed_by_blocks(body: ir.Body, position: int, buffer: ir.Buffer) -> ir.Bod
     region = dataclasses.replace(root, body=(fill, *root.body))
     new = list(body)
     new[place] = dataclasses.replace(launch, kernel=dataclasses.replace(launch.kernel, region=region))
-    plain = dataclasses.replace(buffer, zeroed=False)
-    return rewrite(tuple(new), lambda node: plain if node is buffer else None)
+    return not_zeroed(tuple(new), buffer)
 
 
 def _window(root: ir.Region, buffer: ir.Buffer) -> ir.View | None:
