@@ -260,6 +260,26 @@ CROQ_MATH(f64, double)
 #endif
 CROQ_MATH(f32, float)
 
+#ifdef cl_khr_subgroup_shuffle
+// The sum or maximum over threads of a subgroup: those of a group of `lanes` whose numbers differ in multiples of
+// `stride`. All threads of the subgroup take part, all get the result.
+#define CROQ_LANES(name, type, larger)                                                                         \
+  CROQ_INLINE type croq_lanes_sum_##name(type value, int lanes, int stride) {                                  \
+    for (int d = lanes / 2; d >= stride; d /= 2) value += sub_group_shuffle_xor(value, (uint)d);               \
+    return value;                                                                                              \
+  }                                                                                                            \
+  CROQ_INLINE type croq_lanes_max_##name(type value, int lanes, int stride) {                                  \
+    for (int d = lanes / 2; d >= stride; d /= 2) value = larger(value, sub_group_shuffle_xor(value, (uint)d)); \
+    return value;                                                                                              \
+  }
+CROQ_LANES(f32, float, croq_fmax_f32)
+#ifdef cl_khr_fp64
+CROQ_LANES(f64, double, croq_fmax_f64)
+#endif
+CROQ_LANES(s32, int, croq_max_s32) CROQ_LANES(u32, uint, croq_max_u32)
+CROQ_LANES(s64, long, croq_max_s64) CROQ_LANES(u64, ulong, croq_max_u64)
+#endif
+
 // -------------------------------------------------------------------------------------------------------- atomics
 // Relaxed; each gives the old value. What OpenCL has no function for is a loop around a comparison and exchange.
 #define CROQ_ATOMIC_INTEGER(space, type, prefix)                                                                    \

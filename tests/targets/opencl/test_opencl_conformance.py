@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from programs.conformance import PROGRAMS, Conformance
-from targets.opencl.opencl_devices import each_device, features
+from targets.opencl.opencl_devices import each_device
 
 import croq_magic as croq
 
@@ -17,7 +17,6 @@ IMPOSSIBLE = {
     "C48_template_call": "the opencl target has no `__device__` functions",
     "C57_tma_pipeline": "events are not supported by the opencl target",
 }
-NEEDS_SUBGROUPS = ("C52_one_mma_tile", "C53_mma_with_a_k_loop", "C54_integer_mma_with_masked_store")
 
 
 @each_device
@@ -26,8 +25,6 @@ def test_results_are_those_of_numpy(entry: Conformance, arch: str) -> None:
     case = entry.case()
     inputs = {k: v.copy() if isinstance(v, np.ndarray) else v for k, v in case.inputs.items()}
     said = IMPOSSIBLE.get(entry.name)
-    if entry.name in NEEDS_SUBGROUPS and not features(arch).required_subgroup:
-        said = "needs subgroups of 32 threads"
     if said:
         with pytest.raises(croq.CompileError, match=said) as caught:
             croq.compile(entry.source(), target="opencl", arch=arch).functions[entry.function](**inputs)

@@ -16,7 +16,7 @@ class Features(NamedTuple):
     """What decides how programs are written for a device: plain values, part of cache keys.
 
     `standard` is the newest `-cl-std` of the device's compiler (120, 200, 300). `generic`: pointers without an address
-    space. `subgroup`: the sizes a subgroup may be asked for, () where none can be asked for.
+    space. `shuffles`: threads of a subgroup, whose size may be asked for, can pass each other values.
     """
 
     device: str
@@ -35,6 +35,7 @@ class Features(NamedTuple):
     unified: bool
     cpu: bool
     correct_division: bool
+    shuffles: bool = False
 
 
 @lru_cache(maxsize=1)
@@ -117,6 +118,7 @@ def features(device: Any) -> Features:
         bool(svm & fine) and os.environ.get("CROQ_OPENCL_COPY") != "1",
         cpu,
         bool(int(device.single_fp_config) & cl.device_fp_config.CORRECTLY_ROUNDED_DIVIDE_SQRT),
+        {"cl_khr_subgroup_shuffle", "cl_intel_required_subgroup_size"} <= extensions,
     )
 
 

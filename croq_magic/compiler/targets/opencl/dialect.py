@@ -39,6 +39,7 @@ class OpenclDialect(Dialect):
         self.renames = renames
         self.static_shared_bytes = features.shared_bytes
         self.subgroups_used = False
+        self.warp_barriers = features.subgroups and features.required_subgroup
 
     def _missing(self, what: str) -> Unsupported:
         return Unsupported(f"{what}, which the OpenCL device {self.features.device} does not have")
@@ -194,12 +195,18 @@ class OpenclDialect(Dialect):
         return f"barrier({_FENCES});"
 
     def warp_barrier(self, mask: int | None = None) -> str:
-        if not (self.features.subgroups and self.features.required_subgroup):
+        if not self.warp_barriers:
             raise self._missing(f"a barrier of a `group` needs subgroups of {self.warp} threads")
         if mask is not None and mask != (1 << self.warp) - 1:
             raise Unsupported("a barrier of a part of a `group` is not supported by the opencl target")
         self.subgroups_used = True
         return f"sub_group_barrier({_FENCES});"
+
+    def combine_lanes(self, op: str, dtype: DType, lanes: int, stride: int, text: str) -> str:
+        if not self.features.shuffles:
+            return super().combine_lanes(op, dtype, lanes, stride, text)
+        self.subgroups_used = True
+        return f"croq_lanes_{op}_{'f32' if dtype is TF32 else dtype.name}({text}, {lanes}, {stride})"
 
     def named_barrier(self, number: str, threads: str, arrives: bool = False) -> str:
         raise Unsupported("named barriers are not supported by the opencl target: OpenCL has barriers of whole blocks")

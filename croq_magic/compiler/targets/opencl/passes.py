@@ -16,6 +16,7 @@ from croq_magic.compiler.targets.simt.passes import simt_passes
 
 def passes(device: Features) -> Sequence[Pass]:
     """After these a kernel has only what OpenCL C can say."""
-    if device.cpu:  # compilers for processors make vectors of neighbouring threads themselves
-        return (PhaseLaunches(), *simt_passes(processor=True), OrderThreads(), StaggerCopies(), DropJoins())
-    return (PhaseLaunches(), *simt_passes(), OrderThreads(), VectoriseCopies(), StaggerCopies(), DropJoins())
+    shared = simt_passes(processor=device.cpu, shuffles=device.shuffles and not device.cpu)
+    # Compilers for processors make vectors of neighbouring threads themselves.
+    wide = () if device.cpu else (VectoriseCopies(),)
+    return (PhaseLaunches(), *shared, OrderThreads(), *wide, StaggerCopies(), DropJoins())

@@ -350,9 +350,10 @@ class Crews(Guards):
             if size == 32:
                 self.meet(self.dialect.warp_barrier(sum(1 << t for t in found.threads)))
                 return
-        if size == 32:
+        alone = size == self.threads.count and not divergent  # the unit is the block
+        if size == 32 and (self.dialect.warp_barriers or not alone):
             self.meet(self.dialect.warp_barrier())
-        elif size == self.threads.count and not divergent:
+        elif alone:
             self.meet(self.dialect.block_barrier())
         elif size is None:
             raise self.unsupported(f"a barrier of a {scope.value} of symbolic size is", span)

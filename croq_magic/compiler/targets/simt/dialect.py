@@ -47,6 +47,7 @@ class Dialect(abc.ABC):
     warp: int = 32
     async_bytes: tuple[int, ...] = ()
     vector_bytes: int = 16
+    warp_barriers: bool = True  # whether a part of a block can meet
     static_shared_bytes: int = 48 * 1024
     null: str = "nullptr"
     keywords: frozenset[str] = frozenset()  # words that no variable may be called, besides those of C++
