@@ -89,6 +89,8 @@ struct croq_emulate_launch {
   char* (*anchor)();          // a place in the calling thread's static shared memory of the module
   int64_t shared_size;        // bytes of that, from its first
   int64_t shared_shift;       // the anchor's place in it
+  const int64_t* arrays;      // offset and size of each array in it, in their order
+  int64_t array_count;
   uint64_t seed;              // 0: threads in order
   int32_t checked, profiled, cooperative, serial;
   croq_report* report;

@@ -49,6 +49,9 @@ struct Watch {
   const char *image, *image_end;
   Mail* mail;
   int64_t stack_bytes;
+  int64_t array;         // the static shared array that was used last
+  char* odd;             // an address that a compiler has found unaligned
+  uint32_t odd_size;
   struct Counts* counts;
 };
 
@@ -160,7 +163,9 @@ void begin_checks(Block* block) {
   if (launch->shared_size) {
     char* statics = block->worker->static_shared;
     begin_region(block->statics, statics, launch->shared_size, statics + launch->shared_size, CROQ_SPACE_SHARED);
-    memset(statics, 255, (size_t)launch->shared_size);
+    if (!launch->array_count) memset(statics, 255, (size_t)launch->shared_size);
+    for (int64_t i = 0; i < launch->array_count; ++i)
+      memset(statics + launch->arrays[2 * i], 255, (size_t)launch->arrays[2 * i + 1]);
   }
 }
 
@@ -341,6 +346,19 @@ void report_stray(croq_thread* self, Region* region, char* address, int32_t size
   abandon(self);
 }
 
+// Whether bytes of static shared memory belong to one array; between them there are zones (build.py).
+bool in_array(Watch* watch, const croq_emulate_launch* launch, int64_t offset, uint32_t size) {
+  const int64_t* arrays = launch->arrays;
+  const int64_t* last = arrays + 2 * watch->array;
+  if (offset >= last[0] && offset + size <= last[0] + last[1]) return true;
+  for (int64_t i = 0; i < launch->array_count; ++i)
+    if (offset >= arrays[2 * i] && offset + size <= arrays[2 * i] + arrays[2 * i + 1]) {
+      watch->array = i;
+      return true;
+    }
+  return false;
+}
+
 bool is_local(Watch* watch, croq_thread* self, char* address) {
   return address < (char*)self + kTop && address >= (char*)self - watch->stack_bytes;
 }
@@ -359,6 +377,11 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
   if (__builtin_expect(!region || address < region->begin || address + size > region->end, 0)) {
     if (!region && address >= watch->image && address + size <= watch->image_end && !(access & (kWrite | kAtomic)))
       return;  // constants
+    report_stray(self, region, address, (int32_t)size, access, site);
+    return;
+  }
+  if (region == &block->statics && worker->launch->array_count &&
+      __builtin_expect(!in_array(watch, worker->launch, address - region->begin, size), 0)) {
     report_stray(self, region, address, (int32_t)size, access, site);
     return;
   }
@@ -509,9 +532,27 @@ void end_watch(Worker* worker) {
 
 }  // namespace
 
+namespace {
+
+[[noreturn]] void report_unaligned(croq_thread* self, uint32_t size, int32_t access, const void* place) {
+  const croq_emulate_launch* launch = block_of(self)->worker->launch;
+  croq_finding finding = finding_of(self, CROQ_FOUND_ALIGNMENT, site_of(launch, place));
+  finding.size = (int32_t)size;
+  finding.access = access;
+  finding.details[2] = 1;
+  report(launch, finding);
+  abandon(self);
+}
+
+}  // namespace
+
 EXPORT void croq_emulate_touch(void* address, uint32_t size, int write, void* place) {
   croq_thread* self = croq_self;
-  if (self && block_of(self)->worker->watch) watch_access(self, (char*)address, size, write, place);
+  Watch* watch = self ? block_of(self)->worker->watch : nullptr;
+  if (!watch) return;
+  watch_access(self, (char*)address, size, write, place);
+  if (__builtin_expect(watch->odd == address, 0)) report_unaligned(self, watch->odd_size, write, place);
+  watch->odd = nullptr;
 }
 
 // An access of the machine's own width. A GPU refuses those whose address is not a multiple of their size.
@@ -521,13 +562,7 @@ EXPORT void croq_emulate_aligned(void* address, uint32_t size, int write, void* 
   if (!watch) return;
   watch_access(self, (char*)address, size, write, place);
   if (__builtin_expect(!((uintptr_t)address & (size - 1)) || is_local(watch, self, (char*)address), 1)) return;
-  const croq_emulate_launch* launch = block_of(self)->worker->launch;
-  croq_finding finding = finding_of(self, CROQ_FOUND_ALIGNMENT, site_of(launch, place));
-  finding.size = (int32_t)size;
-  finding.access = write;
-  finding.details[2] = 1;
-  report(launch, finding);
-  abandon(self);
+  report_unaligned(self, size, write, place);
 }
 
 // An access that is marked volatile may be a look at what another thread writes.
@@ -577,6 +612,31 @@ EXPORT void __ubsan_handle_out_of_bounds(void* data, void* index) {
   abandon(self);
 }
 EXPORT void __ubsan_handle_out_of_bounds_abort(void* data, void* index) { __ubsan_handle_out_of_bounds(data, index); }
+
+// And this of an address that is less aligned than its type (`-fsanitize=alignment`): where compilers know that it is,
+// they report the access as one of bytes. A reference is no access yet.
+struct Mistyped {
+  const char* file;
+  uint32_t line, column;
+  const Described* type;
+  uint8_t log_alignment, kind;  // 0 a load, 1 a store
+};
+EXPORT void __ubsan_handle_type_mismatch_v1(void* data, void* address) {
+  croq_thread* self = croq_self;
+  Watch* watch = self ? block_of(self)->worker->watch : nullptr;
+  const Mistyped* mistyped = (const Mistyped*)data;
+  if (!watch || is_local(watch, self, (char*)address)) return;
+  const uint32_t size = 1u << mistyped->log_alignment;
+  watch->odd = (char*)address;
+  watch->odd_size = size;
+  if (mistyped->kind > 1) return;
+  Region* region = find_region(watch, block_of(self), (char*)address);
+  if (!region || (char*)address < region->begin || (char*)address + size > region->end) return;  // found where it is used
+  report_unaligned(self, size, mistyped->kind, HERE);
+}
+EXPORT void __ubsan_handle_type_mismatch_v1_abort(void* data, void* address) {
+  __ubsan_handle_type_mismatch_v1(data, address);
+}
 
 EXPORT void __tsan_read_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 0, HERE); }
 EXPORT void __tsan_write_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 1, HERE); }

@@ -18,7 +18,7 @@ struct describer {
   std::string at(uint32_t site) const {
     if (!site) return "";
     const int64_t count = kernels.facts[5];
-    const line_of* const rows = (const line_of*)(kernels.facts + 6);
+    const line_of* const rows = (const line_of*)(kernels.facts + 6 + 2 * kernels.facts[4]);
     const line_of* row = std::lower_bound(rows, rows + count, site, [](const line_of& a, uint32_t b) { return a.address < b; });
     if (row == rows || !row[-1].line) return "";
     return (row[-1].file ? " at line " : " at line ") + std::to_string(row[-1].line) + (row[-1].file ? "" : " of the kernels");

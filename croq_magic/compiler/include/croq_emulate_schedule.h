@@ -162,6 +162,7 @@ bool may_start_block(Worker* worker) { return worker->next_block < worker->end_b
 croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
   Block* here = block_of(self);
   Worker* worker = here->worker;
+  int64_t spinners = 0;
   starts = false;
   for (;;) {
     bool spinning = false, at_grid = false;
@@ -193,10 +194,12 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
     // Everybody spins: once around for each, until nothing can come of it.
     look(self);
     // Where nobody else can change anything, some turns of each are enough.
-    if (worker->spins > (worker->launch->serial ? 3000000 : 100000000)) return nullptr;
+    if (worker->spins > (worker->launch->serial ? 200000 + 100 * spinners : 100000000)) return nullptr;
+    spinners = 0;
     block = here;
     do {
       worker->spins += block->spinning.count;
+      spinners += block->spinning.count;
       while (croq_thread* thread = take(block->spinning)) put(block->ready, thread);
       block = block->other;
     } while (block != here);

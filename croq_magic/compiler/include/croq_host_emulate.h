@@ -20,7 +20,7 @@ extern "C" void croq_emulate_forget(croq_report* report);
 
 namespace croq_device {
 // `facts`: size of static shared memory, place of the anchor in it, whether accesses are checked, whether blocks keep
-// their order, nothing, the number of rows of the table of lines, and its rows.
+// their order, the number of shared arrays, that of rows of the table of lines; places and sizes of the arrays; the rows.
 struct module {
   const unsigned char *image, *end;
   const int64_t* facts;
@@ -122,6 +122,8 @@ inline const char* launch(module& kernels, const char* name, extents grid, exten
   wanted.anchor = kernels.anchor;
   wanted.shared_size = kernels.facts[0];
   wanted.shared_shift = kernels.facts[1];
+  wanted.arrays = kernels.facts + 6;
+  wanted.array_count = kernels.facts[4];
   wanted.seed = seed ? std::strtoull(seed, nullptr, 0) : 0;
   wanted.checked = (int32_t)kernels.facts[2];
   wanted.cooperative = cooperative;

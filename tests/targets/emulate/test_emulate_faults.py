@@ -416,11 +416,11 @@ def test_behind_shared_memory_the_nearest_array_is_named() -> None:
     text = """
 __device__ int get(const int* p, int i) { return p[i]; }
 extern "C" __global__ void k(int* x) {
-  __shared__ int only[20];
+  __shared__ int only[18];
   only[threadIdx.x] = x[threadIdx.x];
   __syncthreads();
-  x[threadIdx.x] = get(only, threadIdx.x + 3);
+  x[threadIdx.x] = get(only, threadIdx.x + 1);
 }
 """
     message, _ = only(run(text, 1, 18, np.zeros(18, np.int32)), "outside")
-    assert "thread 17 of block 0 reads 4 bytes 0 bytes behind the end of shared `only` of 80 bytes" in message
+    assert "thread 17 of block 0 reads 4 bytes 0 bytes behind the end of shared `only` of 72 bytes" in message

@@ -21,6 +21,7 @@ from croq_magic.errors import TargetError
 INCLUDE = cpu_build.INCLUDE
 SHIMS = INCLUDE / "emulate"  # headers of CUDA that a cell may include
 FILE = "kernels.cu"
+ZONE_BYTES = 4096  # behind each static shared array
 _STATIC = re.compile(r"\bstatic\s+__shared__")
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+(?P<align>(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<type>[A-Za-z_][\w:\s]*?(?:<[^<>]*>)?)"
@@ -75,7 +76,26 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     # Optimised as far as it leaves accesses as they are written.
     gcc = compiler.family == "gcc"
     volatile = ["--param=tsan-distinguish-volatile=1"] if gcc else ["-mllvm", "-tsan-distinguish-volatile"]
-    return (*common, "-O1", "-fsanitize=thread,bounds", *volatile, "-DCROQ_CHECKED=1")
+    return (*common, "-O1", "-fsanitize=thread,bounds,alignment", *volatile, "-DCROQ_CHECKED=1")
+
+
+def spaced(assembly: str) -> str:
+    """Assembly in which every thread-local variable, a static shared array, has a zone behind it that no thread may
+    use: compilers put them side by side."""
+    out, inside, named = [], False, False
+    for line in assembly.split("\n"):
+        out.append(line)
+        words = line.split()
+        if not words:
+            continue
+        if words[0] in (".section", ".text", ".data", ".bss"):
+            inside = words[0] == ".section" and words[1].startswith(".tbss")
+        elif inside and line[0] not in " \t#" and words[0].endswith(":"):
+            named = True
+        elif inside and named and words[0] == ".zero":
+            out.append(f"\t.zero\t{ZONE_BYTES}")
+            named = False
+    return "\n".join(out)
 
 
 def _all_headers() -> str:
@@ -104,7 +124,14 @@ def compiled(compiler: toolchain.Compiler, text: str, checked: bool) -> bytes:
         source, middle, output = Path(folder, FILE), Path(folder, "kernels.o"), Path(folder, "kernels.so")
         source.write_text(text)
         includes = (f"-I{INCLUDE}", f"-I{SHIMS}")
-        _run([*compiler.command, *_flags(compiler, checked), *includes, "-c", str(source), "-o", str(middle)])
+        compile_only = [*compiler.command, *_flags(compiler, checked), *includes, str(source)]
+        if checked and "__shared__" in text:
+            assembly = Path(folder, "kernels.s")
+            _run([*compile_only, "-S", "-o", str(assembly)])
+            assembly.write_text(spaced(assembly.read_text()))
+            _run([*compiler.command, "-c", str(assembly), "-o", str(middle)])
+        else:
+            _run([*compile_only, "-c", "-o", str(middle)])
         # Linked apart: with the option of the compilation, linkers would add a runtime of their own.
         lean = toolchain.link_flags(compiler, False)
         try:
@@ -130,6 +157,8 @@ class Library:
         anchor = next((v for v in variables if "croq_anchor_place" in v.symbol), None)
         self.shared_shift = anchor.offset if anchor else 0
         self.shared_size = self.elf.tls_size if anchor is not None and len(variables) > 1 else 0
+        places = [place for v in self.arrays for place in (v.offset, v.size)]
+        self.places = (ctypes.c_int64 * len(places))(*places)
 
     def _address(self, name: str) -> int:
         address = ctypes.cast(getattr(self.handle, name), ctypes.c_void_p).value
@@ -149,6 +178,11 @@ class Library:
         """Static shared memory."""
         return self.elf.variables()
 
+    @property
+    def arrays(self) -> list[Variable]:
+        """Static shared memory of the text."""
+        return shared_arrays(self.variables)
+
     @cached_property
     def _lines(self) -> Lines:
         return Lines(self.elf)
@@ -156,6 +190,11 @@ class Library:
     def line(self, site: int) -> Line | None:
         """The place in the text of an access or a wait, None when the file does not say."""
         return self._lines.at(site) if site else None
+
+
+def shared_arrays(variables: Sequence[Variable]) -> list[Variable]:
+    """Those of the thread-local variables that are shared memory."""
+    return [v for v in variables if "croq_anchor_place" not in v.symbol and v.size]
 
 
 class _DlInfo(ctypes.Structure):

@@ -86,11 +86,8 @@ class _Describer:
         if f.kind == 2:
             return f"{self._who()} {_verb(f.access)} {self._beyond()}{_at(self.line)}{self._times()}"
         if f.kind == 3:
-            return (
-                f"{self._who()} reads {self._place()}{_at(self.line)}, but nobody{' in the block' * (f.space != 1)} has "
-                f"written it"
-                f"{self._times()}"
-            )
+            nobody = "nobody" if f.space == 1 else "nobody in the block"
+            return f"{self._who()} reads {self._place()}{_at(self.line)}, but {nobody} has written it{self._times()}"
         if f.kind == 4:
             return (
                 f"divergent barrier: {self._who()} waits{_at(self.line)}, but {self._who(True)} at the barrier"
@@ -160,8 +157,8 @@ class _Describer:
             return f"{who} uses barrier {number} for {count} threads{at}, which is not a number of whole warps"
         if what == 2:
             return (
-                f"{who} comes to barrier {number} as one of {count or 'all'} threads{at}, but {self._who(True)} as one of "
-                f"{before or 'all'}{_at(self.other_line)}"
+                f"{who} comes to barrier {number} as one of {count or 'all'} threads{at}, but {self._who(True)} as one "
+                f"of {before or 'all'}{_at(self.other_line)}"
             )
         return f"{who} initialises an mbarrier for {count} arrivals{at}; it takes 1 to {(1 << 20) - 1}"
 

@@ -57,6 +57,7 @@ def launch(
     words.shared_bytes, words.stack_bytes = shared_bytes, STACK_BYTES
     words.module, words.anchor = library.base, library.anchor
     words.shared_size, words.shared_shift = library.shared_size, library.shared_shift
+    words.arrays, words.array_count = ctypes.addressof(library.places), len(library.places) // 2
     words.seed = seed
     words.checked, words.profiled, words.cooperative = library.checked, profiled and library.checked, cooperative
     together = cooperative or "croq_grid_sync" in library.text

@@ -101,6 +101,8 @@ class LaunchWords(ctypes.Structure):
         ("anchor", ctypes.c_void_p),
         ("shared_size", ctypes.c_int64),
         ("shared_shift", ctypes.c_int64),
+        ("arrays", ctypes.c_void_p),
+        ("array_count", ctypes.c_int64),
         ("seed", ctypes.c_uint64),
         ("checked", ctypes.c_int32),
         ("profiled", ctypes.c_int32),

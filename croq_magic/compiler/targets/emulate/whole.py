@@ -106,6 +106,7 @@ class EmulatedHost(CpuHost):
 
 def _facts(data: bytes, text: str, checked: bool, name: str) -> bytes:
     """What croq_host_emulate.h has to know of a library, as it reads it."""
+    from croq_magic.compiler.targets.emulate.build import shared_arrays
     from croq_magic.compiler.targets.emulate.elf import Elf, Lines
 
     elf = Elf(data)
@@ -119,7 +120,9 @@ def _facts(data: bytes, text: str, checked: bool, name: str) -> bytes:
             line = lines.at(address + 1)
             rows.append((address, line.line if line else 0, int(line is not None and line.file == name)))
     serial = "printf" in text or "croq_grid_sync" in text
-    head = struct.pack("<6q", size, anchor.offset if anchor else 0, checked, serial, 0, len(rows))
+    arrays = shared_arrays(variables)
+    head = struct.pack("<6q", size, anchor.offset if anchor else 0, checked, serial, len(arrays), len(rows))
+    head += b"".join(struct.pack("<2q", v.offset, v.size) for v in arrays)
     return head + b"".join(struct.pack("<3I", *row) for row in rows)
 
 
