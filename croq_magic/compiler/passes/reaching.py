@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.accesses import Mode
 from croq_magic.compiler.passes.dependences import Item
 from croq_magic.compiler.passes.insert_joins import leaves_early, runs
 from croq_magic.compiler.passes.structure import bodies
@@ -105,88 +106,118 @@ class Paths:
         """What may happen behind (or before) a node without a barrier of all threads between. The barrier of the node
         itself is taken for one that is not there."""
         scan = _Scan(self.gone | {node}, forward)
-        place = node
+        place, view = node, Item(_NOTHING)
         hasty = [n for n in _ancestors(node) if n.is_loop and leaves_early(_bodies(n))]
-        moved: frozenset[int] = frozenset()
-        free: frozenset[int] = frozenset()
-        unit = 0
         if hasty:  # any place of the loop may be left for its end
             place = hasty[-1]
-            around = [n for n in (node, *_ancestors(node)) if n.is_loop]
-            free = frozenset(id(n.s) for n in around[: around.index(place) + 1])
-            scan.everything(place, moved, free)
+            around = [n for n in _ancestors(node) if n.is_loop]
+            view = _seen(view, free=[id(n.s) for n in around[: around.index(place) + 1]])
+            scan.everything(place, view)
         while place.around is not None:
             parent = place.around
             body = next(b for b in parent.bodies if place in b)
             position = body.index(place)
-            rest = body[position + 1 :] if forward else body[:position]
-            unit, blocked = scan.body(rest, unit, moved, free)
+            view, blocked = scan.body(body[position + 1 :] if forward else body[:position], view)
             if blocked:
                 break
             if parent.is_loop:
                 if isinstance(parent.s, ir.While):
-                    scan.here(parent, unit, moved, free)
-                turn = frozenset([id(parent.s)])
-                scan.body(body, unit, turn, free | moved)
-                if isinstance(parent.s, ir.While):
-                    scan.here(parent, unit, turn, free | moved)
-                free = free | turn
+                    scan.here(parent, view)
+                view = scan.turns(parent, body, view)
             if not forward:
-                scan.here(parent, unit, moved, free)
+                scan.here(parent, view)
             place = parent
         return list(scan.found)
 
 
+_NOTHING = Touch(None, Mode.READ)
+
+
+def _seen(view: Item, **ids: Iterable[int]) -> Item:
+    """A view with more loops in these sets."""
+    return dataclasses.replace(view, **{name: getattr(view, name).union(more) for name, more in ids.items()})  # type: ignore[arg-type]
+
+
 class _Scan:
-    """Collects what happens on the way."""
+    """Collects what happens on the way. A view is an item without its touch: how things are seen from the point."""
 
     def __init__(self, gone: set[Node], forward: bool) -> None:
         self.gone = gone
         self.forward = forward
         self.found: dict[Item, None] = {}
 
-    def here(self, node: Node, unit: int, moved: frozenset[int], free: frozenset[int]) -> None:
+    def here(self, node: Node, view: Item) -> None:
         for touch in node.here:
-            self.found[Item(touch, unit, moved, free)] = None
+            seen = Item(touch, view.unit, view.next, view.moved, view.free, view.left, view.edge)
+            self.found[seen] = None
 
-    def everything(self, node: Node, moved: frozenset[int], free: frozenset[int]) -> None:
-        self.here(node, 0, moved, free)
+    def everything(self, node: Node, view: Item) -> None:
+        self.here(node, view)
         for body in node.bodies:
             for inner in body:
-                self.everything(inner, moved, free)
+                self.everything(inner, view)
 
-    def body(self, nodes: list[Node], unit: int, moved: frozenset[int], free: frozenset[int]) -> tuple[int, bool]:
-        """The unit whose threads have met behind these statements, and whether all threads have met before their
-        end."""
+    def turns(self, loop: Node, body: list[Node], view: Item) -> Item:
+        """Goes through other turns of a loop around the point; gives how things outside of it are seen."""
+        here = id(loop.s)
+        inner = _Scan(self.gone, self.forward)
+        _, blocked = inner.body(body, view)
+        if not blocked and isinstance(loop.s, ir.While):
+            inner.here(loop, view)
+        kind = "next" if blocked else "moved"
+        for item in inner.found:
+            self.found[_seen(item, **{kind: [here]})] = None
+        return _seen(view, free=[here], left=[here] if blocked else [])
+
+    def body(self, nodes: list[Node], view: Item) -> tuple[Item, bool]:
+        """How things are seen behind these statements, and whether all threads have met before their end."""
         for node in nodes if self.forward else reversed(nodes):
-            unit, blocked = self.node(node, unit, moved, free)
+            view, blocked = self.node(node, view)
             if blocked:
-                return unit, True
-        return unit, False
+                return view, True
+        return view, False
 
-    def node(self, node: Node, unit: int, moved: frozenset[int], free: frozenset[int]) -> tuple[int, bool]:
+    def node(self, node: Node, view: Item) -> tuple[Item, bool]:
         s = node.s
         if isinstance(s, ir.Barrier):
-            if node in self.gone:
-                return unit, False
-            return (unit, True) if node.kept == ALL else (max(unit, node.kept), False)
+            if node in self.gone or node.kept == 0:
+                return view, False
+            return (view, True) if node.kept == ALL else (_met(view, max(view.unit, node.kept)), False)
         if not node.bodies:
-            self.here(node, unit, moved, free)
-            return unit, False
+            self.here(node, view)
+            return view, False
         if isinstance(s, (ir.Masked, ir.Once)) or (node.is_loop and leaves_early(_bodies(node))):
-            self.everything(node, moved, free)
-            return unit, False
-        if self.forward or isinstance(s, ir.While):
-            self.here(node, unit, moved, free)
-        ways = [self.body(body, unit, moved, free) for body in node.bodies]
-        blocked = all(way[1] for way in ways)
-        certain = not node.is_loop or (isinstance(s, ir.For) and runs(s))
-        if blocked and certain:
-            return unit, True
+            self.everything(node, view)
+            return view, False
+        if node.is_loop:
+            return self.loop(node, view)
+        if self.forward:
+            self.here(node, view)
+        ways = [self.body(body, view) for body in node.bodies]
+        if all(blocked for _, blocked in ways):
+            return view, True
         if not self.forward:
-            self.here(node, unit, moved, free)
-        passed = min(way[0] for way in ways if not way[1]) if certain else unit
-        return passed, False
+            self.here(node, view)
+        return _met(view, min(way.unit for way, blocked in ways if not blocked)), False
+
+    def loop(self, node: Node, view: Item) -> tuple[Item, bool]:
+        """A loop that is not around the point."""
+        if self.forward or isinstance(node.s, ir.While):
+            self.here(node, view)
+        inner = _Scan(self.gone, self.forward)
+        behind, blocked = inner.body(node.bodies[0], view)
+        for item in inner.found:  # only the first turn, or the last one, is this side of the barrier
+            self.found[_seen(item, edge=[id(node.s)]) if blocked else item] = None
+        certain = isinstance(node.s, ir.For) and runs(node.s)
+        if blocked and certain:
+            return view, True
+        if not self.forward:
+            self.here(node, view)
+        return (behind if certain else view), False
+
+
+def _met(view: Item, unit: int) -> Item:
+    return view if view.unit == unit else dataclasses.replace(view, unit=unit)
 
 
 def _ancestors(node: Node) -> Iterator[Node]:

@@ -12,6 +12,7 @@ never less.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
 from collections.abc import Iterator, Mapping, Sequence
@@ -88,9 +89,9 @@ class Toucher:
         self.values: dict[str, ir.Expr | None] = {}  # of immutable scalars; None if unknown
         self.changing: set[str] = set()
         self.arriving: dict[str, list[Touch]] = {}
-        self.tables: dict[tuple[int, Loops, int], Table | None] = {}
+        self.tables: dict[tuple[object, ...], Table | None] = {}
+        self.block = block
         self._scalars(block)
-        self.varying = self._varying(block)
 
     def _scalars(self, block: ir.Region) -> None:
         for node in walk(block.body):
@@ -122,17 +123,20 @@ class Toucher:
         self.values[name] = substitute(value, inner)
         return self.values[name]
 
-    def _varying(self, block: ir.Region) -> set[str]:
+    @functools.cached_property
+    def varying(self) -> set[str]:
         """Scalars and indices that may differ between threads; a superset of what the emitter takes for such."""
-        found = {v.name for n in walk(block.body) if isinstance(n, ir.Region) for v in n.indices}
-        for n in walk(block.body):  # what others compute, or an event of the moment
-            if isinstance(n, ir.Stmt) and not bodies(n) and not isinstance(n, (ir.Let, ir.Assign, ir.Rotate)):
-                found |= assigned((n,))
-        while self._spread(block.body, found, False):
+        found: set[str] = set()
+        for n in walk(self.block.body):
+            if isinstance(n, ir.Region):
+                found |= {var.name for var in n.indices}
+            elif isinstance(n, ir.Stmt) and not isinstance(n, (ir.Let, ir.Assign, ir.Rotate)) and not bodies(n):
+                found |= assigned((n,))  # what others compute, or an event of the moment
+        while self._spread(self.block.body, found):
             pass
         return found
 
-    def _spread(self, body: ir.Body, found: set[str], under: bool) -> bool:
+    def _spread(self, body: ir.Body, found: set[str], under: bool = False) -> bool:
         grew = False
         for s in body:
             names: tuple[str, ...] = ()
@@ -153,8 +157,12 @@ class Toucher:
 
     def differs(self, parts: tuple[ir.Node, ...], varying: set[str] | None = None) -> bool:
         """Whether expressions may have different values in different threads."""
-        names = self.varying if varying is None else varying
-        return any(isinstance(n, ir.Load) or (isinstance(n, ir.Var) and n.name in names) for n in walk(parts))
+        for n in walk(parts):
+            if isinstance(n, ir.Load):
+                return True
+            if isinstance(n, ir.Var) and n.name in (self.varying if varying is None else varying):
+                return True
+        return False
 
     # ------------------------------------------------------------------------------------------------- who
 
@@ -356,15 +364,32 @@ class Toucher:
 
     # ----------------------------------------------------------------------------------------------- where
 
-    def table(self, touch: Touch, common: Loops, unit: int = 1) -> Table | None:
+    def table(
+        self,
+        touch: Touch,
+        common: Loops,
+        unit: int = 1,
+        edge: frozenset[int] = frozenset(),
+        last: bool = False,
+        sample: bool = False,
+    ) -> Table | None:
         """The elements of a touch with their owners, units of `unit` threads; None: anywhere. Indices of the loops in
-        `common` stay in the uniform part where they can."""
-        key = (id(touch), common, unit)
+        `common` stay in the uniform part where they can; of the loops in `edge` (by id) it is the first turn alone, or
+        the last. A `sample` has but a few elements of each thread."""
+        key = (id(touch), common, unit, edge, last, sample)
         if key not in self.tables:
-            self.tables[key] = self._table(touch, common, unit)
+            self.tables[key] = self._table(touch, common, unit, edge, last, sample)
         return self.tables[key]
 
-    def _table(self, touch: Touch, common: Loops, unit: int) -> Table | None:
+    def _table(
+        self,
+        touch: Touch,
+        common: Loops,
+        unit: int,
+        edge: frozenset[int] = frozenset(),
+        last: bool = False,
+        sample: bool = False,
+    ) -> Table | None:
         if touch.digits is None or touch.offset is None or touch.buffer is None or _packed(touch.buffer):
             return None
         digits = {var.name: (var, range(size), weight) for var, size, weight in touch.digits}
@@ -389,14 +414,20 @@ class Toucher:
             (own if names & numeric else uniform).append((monomial, coefficient))
         used = set().union(*(names for _, _, names in terms))
         for name in sorted(axes & used):
-            found = turns(loops[name])
+            exactly = turns(loops[name])
+            found = _at_most(loops[name]) if exactly is None else exactly
             if found is None:
                 return None
+            if exactly is not None and id(loops[name]) in edge:
+                found = found[-1:] if last else found[:1]
             digits[name] = (loops[name].var, found, 0)
         conditions = [known for c in conjuncts(touch.site.conditions) if (known := self._known(c)) is not None]
         tested = [c for c in conditions if set(evaluate.free_variables((c,))) <= set(digits) and exact(c)]
         base = integers.expr(integers.Poly(tuple(uniform)))
-        owners = _owners(touch, integers.Poly(tuple(own)), list(digits.values()), tested, unit)
+        where = list(digits.values())
+        if sample:
+            where = [(var, numbers if weight else numbers[:1], weight) for var, numbers, weight in where]
+        owners = _owners(touch, integers.Poly(tuple(own)), where, tested, unit)
         if owners is None:
             return None
         return Table(base, owners, min(owners, default=0), max(owners, default=0))
@@ -444,7 +475,7 @@ def _owners(
         return None
     threads = [0]
     for _, numbers, weight in digits:
-        threads = [t + weight * x for t in threads for x in numbers]
+        threads = [t + weight * x for t in threads for x in numbers] if weight else _repeated(threads, len(numbers))
     if plain:
         places = [next((c for m, c in offset.terms if not m), 0)]
         for var, numbers, _ in digits:
@@ -469,6 +500,11 @@ def _owners(
         if known(place, thread // unit) != thread // unit:
             owners[place] = MANY
     return owners
+
+
+def _repeated(items: list[int], times: int) -> list[int]:
+    """Each item as often as that."""
+    return [item for item in items for _ in range(times)]
 
 
 def _packed(buffer: ir.Buffer) -> bool:
@@ -514,6 +550,12 @@ def _digits(index: tuple[ir.Var, ...], sizes: list[int]) -> tuple[tuple[ir.Var, 
 
 
 def turns(s: ir.For) -> range | None:
+    """The values of a loop's index, None if its bounds are not constant."""
+    start, stop = integers.value(s.start), integers.value(s.stop)
+    return None if start is None or stop is None else range(start, stop, s.step)
+
+
+def _at_most(s: ir.For) -> range | None:
     """The values of a loop's index, or more."""
     low, high = integers.interval(s.start)[0], integers.interval(s.stop)[1]
     if low is None or high is None:

@@ -11,6 +11,7 @@ import contextlib
 import dataclasses
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.lower_compression import compression, zero_of
@@ -62,8 +63,19 @@ class Transfer:
         )
 
 
+_PLANS: WeakKeyDictionary[ir.Copy, Transfer] = WeakKeyDictionary()
+
+
 def plan(s: ir.Copy) -> Transfer:
-    """A copy with padding, permutation, partial destination and zero fill as one assignment per element."""
+    """A copy with padding, permutation, partial destination and zero fill as one assignment per element. It is kept:
+    passes ask for it before the emitter does."""
+    known = _PLANS.get(s)
+    if known is None:
+        known = _PLANS[s] = _planned(s)
+    return known
+
+
+def _planned(s: ir.Copy) -> Transfer:
     src, dst = s.src, s.dst
     order = s.permutation or tuple(range(src.rank))
     inner = tuple(src.extents[d] for d in order)
