@@ -63,7 +63,7 @@ def touches(s: ir.Stmt, plan: Plan) -> list[Touch]:
         for fragment, index, stores in elements(s):
             add(fragment, stores, all_dims and plan.own(fragment, index, subject, s.indices))
     else:
-        add(subject, not isinstance(s, ir.MmaStore), True)
+        add(subject, not isinstance(s, ir.MmaStore), id(s) not in plan.copies)
         source = s.value if isinstance(s, ir.FragmentOp) else s.source if isinstance(s, ir.FragmentCopy) else None
         if isinstance(source, ir.FragmentRef):
             at: tuple[ir.Expr, ...] = tuple(ir.Var(f"d{d}") for d in range(len(subject.shape)))

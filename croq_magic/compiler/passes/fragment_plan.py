@@ -26,12 +26,14 @@ READ = Mode.READ
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """`layouts` of all fragments of constant size, `shared` those in shared storage, `views` what stands for fragments
-    that need no storage, `by_lanes` the reductions (by id) that pass values between the holders of a row."""
+    that need no storage, `by_lanes` the reductions (by id) that pass values between the holders of a row, `copies` the
+    loads (by id) that are transfers from device memory by all threads of the block."""
 
     layouts: Mapping[ir.Fragment, Layout]
     shared: frozenset[ir.Fragment]
     views: Mapping[ir.Fragment, ir.View]
     by_lanes: frozenset[int]
+    copies: frozenset[int] = frozenset()
 
     def layout(self, fragment: ir.Fragment) -> Layout | None:
         return self.layouts.get(fragment)
@@ -163,6 +165,7 @@ class _Planner:
         self.threads = threads
         self.shuffles = shuffles
         self.statements: list[tuple[ir.Stmt, bool]] = []  # with whether only some threads of the unit may get there
+        self.joint: set[int] = set()  # loads that the unit, which is the block, carries out as one
         self.collect(block.body, (block,), frozenset(), False)
         self.views = in_place(block)
         self.fragments = list(dict.fromkeys(n for n in walk(block) if isinstance(n, ir.Fragment)))
@@ -188,7 +191,10 @@ class _Planner:
             if isinstance(s, ir.Apply) or not bodies(s):
                 fragment = primary(s)
                 if fragment is not None:
-                    self.statements.append((s, unsure or self.divergent(fragment, chain, names)))
+                    divergent = unsure or self.divergent(fragment, chain, names)
+                    self.statements.append((s, divergent))
+                    if isinstance(s, ir.MmaLoad) and chain[-1].level is not Level.THREAD and not divergent:
+                        self.joint.add(id(s))
                 continue
             inner, more, doubt = chain, names, unsure
             if isinstance(s, ir.Region):
@@ -227,7 +233,14 @@ class _Planner:
                 break
             forced |= conflicts
         shared = {f for f in forced if f not in self.views}
-        return Plan(layouts, frozenset(shared), self.views, frozenset(by_lanes))
+        copies = {id(s) for s, _ in self.statements if isinstance(s, ir.MmaLoad) and self.copied(s, shared)}
+        return Plan(layouts, frozenset(shared), self.views, frozenset(by_lanes), frozenset(copies))
+
+    def copied(self, s: ir.MmaLoad, shared: set[ir.Fragment]) -> bool:
+        view, fragment = s.view, s.target.fragment
+        joint = id(s) in self.joint and self.width(fragment) == self.threads and fragment in shared
+        whole = view.buffer.storage is ir.Storage.GLOBAL and not view.checks and not view.zfill
+        return joint and whole and view.buffer.dtype is fragment.dtype
 
     def across(self, s: ir.Apply) -> set[ir.Fragment]:
         """Fragments of which an `apply` touches elements that no layout gives the same thread."""

@@ -180,6 +180,12 @@ class Sharing(Lowering):
             if isinstance(s, ir.DeclareFragment):  # before the run: others use it as well
                 if s.fragment not in self.plan.views:
                     out.append(ir.Declare(self.homes[s.fragment].buffer, span=s.span))
+            elif isinstance(s, ir.MmaLoad) and id(s) in self.plan.copies:
+                close()
+                if id(s) in self.fences:
+                    out.append(ir.Barrier(s.target.fragment.owner, _SHARED, span=s.span))
+                target = self.view(s.target, {s.target.fragment.owner: integers.ZERO})
+                out.append(ir.Copy(s.view, target, span=s.span))
             elif type(s) in LOWER:
                 run = self._statement(s, chain, out, run, held)
             elif isinstance(s, ir.Barrier) and s.scope.depth > Level.BLOCK.depth and run is not None:

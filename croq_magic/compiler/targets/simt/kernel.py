@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import contextlib
+from collections.abc import Iterable, Sequence
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
@@ -26,13 +27,14 @@ from croq_magic.compiler.targets.simt.storage import (
 )
 from croq_magic.compiler.targets.simt.threads import grid_chain, threads_of
 from croq_magic.compiler.types import S64
-from croq_magic.compiler.visit import walk
+from croq_magic.compiler.visit import children, walk
 
 Level = ir.Level
 COUNTER = "croq_counter"
 ARENA = "croq_shared"
 _AXES = 3
 _MAX_GRID = 65535  # blocks along y and z
+_NAMELESS = (ir.Store, ir.Assign, ir.If, ir.For, ir.While, ir.Barrier, ir.Fence)
 _RESERVED = ("thread", REPORT, COUNTER, ARENA)
 
 
@@ -50,6 +52,7 @@ class KernelEmitter(Events):
         self.cooperative = self.block_region.attributes.cooperative
         self.declared: set[str] = set()
         self.read: set[str] = set()  # variables that the text uses
+        self.same: set[str] = set()  # those that are the number of the thread
         self.register_dims = register_dims(self.root)
         self.arguments: dict[str, KernelArgument] = {}
         self.uses_counter = False
@@ -198,7 +201,10 @@ class KernelEmitter(Events):
     def region(self, s: ir.Region) -> None:
         if not s.body:  # it only says how many threads there are
             return
-        with self.block():
+        if self._counts_threads(s):
+            self.names.adopt(s.indices[0], "thread")
+            self.same.add(s.indices[0].name)
+        with contextlib.nullcontext() if self.is_last or self._declares_nothing(s) else self.block():
             self.chain.append(s)
             around = list(self.instance)
             self.instance += s.indices
@@ -217,16 +223,39 @@ class KernelEmitter(Events):
             self.instance = around
             self.chain.pop()
 
+    def _declares_nothing(self, s: ir.Region) -> bool:
+        """Whether the text of a region has no names of its own: those of its indices, or of scalars and storage."""
+        if not all(isinstance(each, _NAMELESS) for each in s.body) or self._spare():
+            return False
+        names = {var.name for var in s.indices} - self.same
+
+        def needed(node: ir.Node | tuple[ir.Node, ...]) -> bool:
+            if isinstance(node, tuple):
+                return any(map(needed, node))
+            if isinstance(node, (ir.Load, ir.Store)) and node.view.buffer.storage is ir.Storage.REGISTER:
+                own = node.index[self.register_dims.get(id(node.view.buffer), 0) :]
+                return needed((*own, node.value) if isinstance(node, ir.Store) else own)
+            return (isinstance(node, ir.Var) and node.name in names) or any(map(needed, children(node)))
+
+        return not needed(s.body)
+
     def _coordinates(self, s: ir.Region) -> None:
         """Declares those indices of a region that its text uses."""
         axes = list(zip(s.indices, s.extents, strict=True))
-        if self.threads.axes:
+        if s.indices and s.indices[0].name in self.same:
+            self.uses_thread = self.uses_thread or s.indices[0].name in self.read
+        elif self.threads.axes:
             for axis, (var, extent) in enumerate(axes):
                 if var.name in self.read:
                     text = "0" if integers.value(extent) == 1 else self.dialect.thread_index(axis)
                     self.line(f"const int {self.names.of(var)} = {text};")
         elif any(var.name in self.read for var, _ in axes):
-            self._decode(self.thread, axes, self.read, len(self.chain) == 1, self.unit_size)
+            self._decode(self.thread, axes, self.read, _alone(self.chain[:-1]), self.unit_size)
+
+    def _counts_threads(self, s: ir.Region) -> bool:
+        """Whether the index of a region that a pass made is the number of the thread in its block."""
+        made = s.implied and s.level is Level.THREAD and len(s.indices) == 1
+        return made and not self.threads.axes and not self.single and _alone(self.chain)
 
     def _spare(self) -> list[str]:
         """The condition that leaves out threads that a region has no instances for."""
@@ -339,6 +368,11 @@ class KernelEmitter(Events):
 
     def pending_groups(self, s: ir.Wait | ir.Trigger) -> int | None:
         return self.waits.get(id(s))
+
+
+def _alone(chain: Sequence[ir.Region]) -> bool:
+    """Whether regions have one instance each."""
+    return all(integers.value(extent) == 1 for region in chain for extent in region.extents)
 
 
 def _written(root: ir.Region) -> set[ir.Buffer]:

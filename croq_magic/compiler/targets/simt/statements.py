@@ -298,9 +298,19 @@ class Statements(Crews):
             self.line("}")
 
     def _under(self, condition: ir.Expr, body: ir.Body) -> None:
+        around = self.instance
+        self.instance = list(around)
         self.conditions.append(condition)
         self.body(body)
         self.conditions.pop()
+        self.instance = around
+        self.forget(body)
+
+    def forget(self, body: ir.Body) -> None:
+        """Names that passes gave to scalars of a block that ends may be used again."""
+        for s in body:
+            if isinstance(s, (ir.Let, ir.CombineLanes)) and ":" in s.var.name:
+                self.names.release(s.var)
 
     def masked(self, s: ir.Masked) -> None:
         with self.block(f"if ({self.expressions.value(s.predicate)})"):
@@ -322,6 +332,9 @@ class Statements(Crews):
             self.body(s.body)
         self.loops -= 1
         self.instance = around
+        self.forget(s.body)
+        if ":" in s.var.name:
+            self.names.release(s.var)
 
     def _bound(self, s: ir.For) -> str:
         """The text of a loop's end, evaluated once where it might change."""
@@ -365,8 +378,12 @@ class Statements(Crews):
         self.loops -= 1
 
     def scope(self, s: ir.Scope) -> None:
+        around = self.instance
+        self.instance = list(around)
         with self.block():
             self.body(s.body)
+        self.instance = around
+        self.forget(s.body)
 
     def once(self, s: ir.Once) -> None:
         self.body(s.body, self.is_last)
