@@ -270,6 +270,19 @@ def test_a_device_newer_than_nvrtc_gets_ptx(monkeypatch: pytest.MonkeyPatch) -> 
             croq.compile(text).unit.chosen.shown('extern "C" __global__ void k() {}', "sass")
 
 
+@pytest.mark.parametrize(
+    ("dtype", "value"),
+    [("bf16", 1.5), ("f16", 1.5), ("f8_e4m3", -0.5), ("s64", 1 << 40), ("s8", -3), ("u16", 60000), ("f32", 0.25)],
+)
+def test_scalars_of_all_types(cupy: Any, dtype: str, value: float) -> None:
+    text = f"__co__ void f({dtype} k, f64 [N] &v) {{ parallel p by N {{ v.at(p) = v.at(p) + __to<f64>(k); }} }}"
+    f = croq.compile(text, "cuda").f
+    v = cupy.asarray(np.zeros(5))
+    for _ in range(3):  # the long way, and the short one
+        f(value, v)
+    np.testing.assert_array_equal(v.get(), 3.0 * value)
+
+
 def test_what_was_uploaded_is_the_array_at_the_call() -> None:
     """Also where the device reads the host's memory by itself, after the call has returned."""
     for host_pages in (False, True):

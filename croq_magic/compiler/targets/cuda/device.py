@@ -167,7 +167,7 @@ class CudaDevice:
             timer = timing.timer()
             # A launch prints what earlier kernels have left in the buffer of `printf`.
             with timer.around("kernel") if timer is not None else contextlib.nullcontext(), printing.shown(self.prints):
-                function(grid, block, tuple(map(_plain, args)), shared_bytes, None, together)
+                function(grid, block, tuple(map(plain, args)), shared_bytes, None, together)
         except CroqError:
             raise
         except Exception as error:
@@ -201,7 +201,7 @@ class CudaDevice:
             raise self._explained(error) from None
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """An argument as CuPy takes it; it knows no scalars of ml_dtypes, whose bits are those of an integer."""
     if type(value).__module__.startswith("ml_dtypes"):
         return np.frombuffer(value.tobytes(), f"u{value.itemsize}")[0]

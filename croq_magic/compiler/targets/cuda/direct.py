@@ -11,9 +11,10 @@ import ast
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from croq_magic.compiler.targets.cuda.device import plain
 from croq_magic.compiler.targets.simt import elements
 from croq_magic.compiler.targets.simt.host_calls import environment
-from croq_magic.compiler.types import DType
+from croq_magic.compiler.types import BY_NAME, DType
 
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.simt.host_text import HostText
@@ -84,6 +85,9 @@ class Direct:
 
     def make(self, kernels: Mapping[str, Callable[..., Any]], allocate: Callable[[int], Any]) -> Callable[..., Any]:
         names = environment(self._types)
+        for name in self._types:
+            if elements.storage(BY_NAME[name]).type.__module__.startswith("ml_dtypes"):
+                names[f"T_{name}_encode"] = _plain_encoder(names[f"T_{name}_encode"])
         names.update((_PREFIX + symbol, kernels[symbol]) for symbol in self.shared)
         names["zeroed"] = _zeroed
 
@@ -98,6 +102,10 @@ class Direct:
         exec(self._code, names)
         made: Callable[..., Any] = names["program"]
         return made
+
+
+def _plain_encoder(encode: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: plain(encode(value))
 
 
 def _zeroed(array: Any) -> Any:
