@@ -43,6 +43,7 @@ from croq_magic.compiler.visit import substitute, walk
 Level = ir.Level
 _PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
 _WARP = 32  # threads of the smallest block
+_TOGETHER_AT_ONCE = 8  # instances of the last block that a thread has under way
 _TOGETHER = (
     *(ir.Region, ir.Barrier, ir.NamedBarrier, ir.Fence, ir.Masked, ir.Event, ir.Fragment),
     *(ir.CxxText, ir.Asm, ir.Call, ir.Print),  # text of the cell may ask for its place; prints keep their order
@@ -105,6 +106,7 @@ class _Shares:
         self, options: SpreadBlocks, root: ir.Region, pairs: Order, place: ir.Var, taken: set[str], lanes: Lanes | None
     ) -> None:
         self.root, self.pairs, self.place, self.lanes = root, pairs, place, lanes
+        self.short = instance_groups.is_short(root.body)
         instances = lanes.width if lanes else 1
         total = integers.product(extent for _, extent in pairs)
         flat = lanes is not None and lanes.flat
@@ -117,7 +119,7 @@ class _Shares:
         self.turns = 1
         if lanes is not None:
             self.turns = instance_groups.turns(lanes.traffic, options.under_way, options.work)
-        elif instance_groups.is_short(root.body) and any(isinstance(n, ir.Load) for n in walk(root.body)):
+        elif self.short and any(isinstance(n, ir.Load) for n in walk(root.body)):
             self.turns = options.work
         if self.count is None or self.count < options.units * width * self.step * self.turns:
             self.turns = 1
@@ -165,7 +167,12 @@ class _Shares:
         """One instance, or one vector of them."""
         if self.lanes is not None:
             return _at(self.lanes.body, self.root)
-        return (*_at(instance_groups.decoded(self.root.body, self.pairs, place), self.root), *self.root.body)
+        return _at(self._one(self.root.body, place), self.root)
+
+    def _one(self, body: ir.Body, place: ir.Expr) -> ir.Body:
+        """The instance of a number."""
+        flat = instance_groups.flattened(body, self.pairs, place) if self.short and len(self.pairs) > 1 else None
+        return flat or (*instance_groups.decoded(body, self.pairs, place), *body)
 
     def _full_block(self) -> ir.Body:
         start = self._start()
@@ -186,10 +193,10 @@ class _Shares:
         body = self.root.body if self.lanes is None or self.lanes.flat else self.lanes.body
         body = substitute(body, {index: var})
         if index is self.place and (self.lanes is None or self.lanes.flat):
-            flat = instance_groups.flattened(body, self.pairs, var) if self.lanes is not None else None
-            body = flat or (*instance_groups.decoded(body, self.pairs, var), *body)
+            body = self._one(body, var)
         span = self.root.span
-        return (ir.For(var, start, self.total, self.width, _at(body, self.root), span=span),)
+        unroll = min(_TOGETHER_AT_ONCE, self.step * self.turns)
+        return (ir.For(var, start, self.total, self.width, _at(body, self.root), unroll=unroll, span=span),)
 
     def _is_full(self) -> ir.Expr:
         if self.count is not None:

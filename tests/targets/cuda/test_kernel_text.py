@@ -28,9 +28,7 @@ const s32* __restrict__ rhs, s32* __restrict__ output) {
   __shared__ __align__(128) s32 lhs_load[256];
   __shared__ __align__(128) s32 rhs_load[256];
   s32 output_acc;
-  {
-    output_acc = 0;
-  }
+  output_acc = 0;
   for (int tile_k = 0; tile_k < 16; ++tile_k) {
     if (thread < 64) {
       const int i = thread;
@@ -55,11 +53,9 @@ const s32* __restrict__ rhs, s32* __restrict__ output) {
     }
     __syncthreads();
   }
-  {
-    const int qx = threadIdx.x;
-    const int qy = threadIdx.y;
-    output[px * 4096 + qx * 256 + py * 16 + qy] = output_acc;
-  }
+  const int qx = threadIdx.x;
+  const int qy = threadIdx.y;
+  output[px * 4096 + qx * 256 + py * 16 + qy] = output_acc;
 }"""
     )
 
@@ -84,14 +80,10 @@ def test_one_level_of_any_size_becomes_threads_along_memory() -> None:
         == """\
 extern "C" __global__ void __launch_bounds__(32) f_kernel(f32* __restrict__ r, const f32* __restrict__ x) {
   const int tile = blockIdx.x;
-  {
-    const int unit = threadIdx.x;
-    const int place = tile * 32 + unit;
-    if (place < 6300) {
-      const int j = place % 90;
-      const int i = place / 90;
-      r[i * 90 + j] = x[i * 90 + j] + 1.0f;
-    }
+  const int unit = threadIdx.x;
+  const int place = tile * 32 + unit;
+  if (place < 6300) {
+    r[place] = x[place] + 1.0f;
   }
 }"""
     )

@@ -144,8 +144,7 @@ PROGRAMS: dict[str, tuple[str, list[tuple[str, tuple[int, ...]]], Any]] = {
         lambda x, r: x.sum(1),
     ),
     "a loop that runs on": (
-        "__co__ void f(s32 [4, 16]& r) { parallel t by 4 : thread"
-        " { foreach k in 15 r.at(t, k + 1) += r.at(t, k); } }",
+        "__co__ void f(s32 [4, 16]& r) { parallel t by 4 : thread { foreach k in 15 r.at(t, k + 1) += r.at(t, k); } }",
         [("s32", (4, 16))],
         lambda r: np.cumsum(r, 1),
     ),

@@ -64,6 +64,22 @@ def is_wide_variable(var: ir.Var) -> bool:
     return var.role is ir.Role.DIM or var.dtype in (S64, U64)
 
 
+def _moved(e: ir.Expr, dtype: DType) -> ir.Expr | None:
+    """What is converted to a wider type, where it is to be converted back: then nothing is but a move."""
+    if isinstance(e, ir.Select):
+        then, other = _moved(e.then, dtype), _moved(e.other, dtype)
+        return None if then is None or other is None else ir.Select(e.condition, then, other, dtype)
+    if not isinstance(e, ir.Cast) or e.operand.dtype is not dtype or dtype is BOOL:
+        return None
+    wider = e.dtype.bits > dtype.bits
+    if dtype.is_integer and e.dtype.is_integer:
+        low, high = e.dtype.range
+        wider = low <= dtype.range[0] and dtype.range[1] <= high
+    elif dtype.is_integer or e.dtype not in (F32, F64):
+        return None
+    return e.operand if wider else None
+
+
 @dataclasses.dataclass
 class Expressions:
     """Prints expressions. `pointer` gives the text that a buffer's elements are indexed from, `variable` that of a
@@ -184,6 +200,9 @@ class Expressions:
             if e.dtype is S64 and isinstance(e.operand, ir.Var) and e.operand.role is ir.Role.DIM:
                 return self.variable(e.operand), PRIMARY
             source = e.operand.dtype
+            moved = _moved(e.operand, e.dtype)
+            if moved is not None:
+                return self._value(moved)
             text = self._exact(e.operand, 0) if source in _UNSIGNED else self.value(e.operand)
             return d.cast(text, source, e.dtype), PRIMARY
         if isinstance(e, ir.Builtin):
