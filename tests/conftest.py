@@ -8,8 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+
+if TYPE_CHECKING:
+    from IPython.core.interactiveshell import InteractiveShell
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -40,3 +44,18 @@ def _own_cache(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mon
     folder = Path(tmp_path_factory.getbasetemp()).parent / "croq-cache"
     monkeypatch.setenv("CROQ_CACHE_DIR", str(folder))
     yield
+
+
+@pytest.fixture
+def shell(tmp_path: Path) -> Iterator[InteractiveShell]:
+    """A fresh shell with the extension loaded."""
+    from IPython.core.interactiveshell import InteractiveShell
+    from traitlets.config import Config
+
+    InteractiveShell.clear_instance()
+    config = Config()
+    config.HistoryManager.enabled = False
+    made = InteractiveShell.instance(config=config, ipython_dir=str(tmp_path))
+    made.run_line_magic("load_ext", "croq_magic")
+    yield made
+    InteractiveShell.clear_instance()

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from processes import in_a_fork
 
 import croq_magic as croq
 from croq_magic.arguments import numpy_dtype
@@ -129,11 +130,7 @@ def test_a_forked_child() -> None:
     lhs, rhs = integers(64, 64), integers(64, 64)
     expected = lhs @ rhs
     np.testing.assert_array_equal(program.matmul(lhs, rhs), expected)
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if np.array_equal(program.matmul(lhs, rhs), expected) else 1)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+    in_a_fork(lambda: np.testing.assert_array_equal(program.matmul(lhs, rhs), expected))
     np.testing.assert_array_equal(program.matmul(lhs, rhs), expected)
 
 

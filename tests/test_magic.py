@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 import croq_magic as croq
 from croq_magic.errors import OptionError
@@ -30,16 +29,10 @@ CPU_LINE = "No GPU found: croqtile cells run on the CPU.\n"
 
 
 @pytest.fixture
-def shell(tmp_path: Any) -> Iterator[InteractiveShell]:
-    """A fresh shell with the extension loaded."""
-    InteractiveShell.clear_instance()
-    config = Config()
-    config.HistoryManager.enabled = False
-    made = InteractiveShell.instance(config=config, ipython_dir=str(tmp_path))
-    made.run_line_magic("load_ext", "croq_magic")
-    made.push({"np": np, "lhs": np.arange(32, dtype=np.int32).reshape(4, 8), "rhs": np.full((4, 8), 5, np.int32)})
-    yield made
-    InteractiveShell.clear_instance()
+def shell(shell: InteractiveShell) -> InteractiveShell:
+    """A fresh shell with the extension loaded, and arrays for `ADD`."""
+    shell.push({"np": np, "lhs": np.arange(32, dtype=np.int32).reshape(4, 8), "rhs": np.full((4, 8), 5, np.int32)})
+    return shell
 
 
 @pytest.fixture

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
 import pytest
 from IPython.core.interactiveshell import InteractiveShell
-from traitlets.config import Config
 
 import croq_magic as croq
 
@@ -119,17 +115,6 @@ def test_a_diagram_is_about_one_of_them(program: croq.Program) -> None:
         croq.viz.tiling(program.f)
     assert "f32 [M, N] f(" in str(program.f.overloads[2].signature)
     assert len(program.f.launches(np.zeros((2, 3), np.float32))) == 1
-
-
-@pytest.fixture
-def shell(tmp_path: Any) -> Iterator[InteractiveShell]:
-    InteractiveShell.clear_instance()
-    config = Config()
-    config.HistoryManager.enabled = False
-    made = InteractiveShell.instance(config=config, ipython_dir=str(tmp_path))
-    made.run_line_magic("load_ext", "croq_magic")
-    yield made
-    InteractiveShell.clear_instance()
 
 
 def test_a_cell_runs_the_overload_that_fits_its_variables(shell: InteractiveShell) -> None:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 import signal
-import subprocess
-import sys
-import textwrap
-import threading
 
 import ml_dtypes
 import numpy as np
 import pytest
+from processes import in_threads, python
 
 from croq_magic.compiler import ir
 from croq_magic.compiler.diagnostics import Report
@@ -181,7 +177,6 @@ def test_calls_from_many_threads_at_once() -> None:
 
     loaded = module.load(emitted(b.matmul_dma()), "matmul")
     rng = np.random.default_rng(0)
-    wrong: list[int] = []
 
     def work(seed: int) -> None:
         lhs = rng.integers(-9, 9, (128, 256)).astype(np.int32)
@@ -190,15 +185,9 @@ def test_calls_from_many_threads_at_once() -> None:
         for _ in range(10):
             out = np.zeros((128, 256), np.int32)
             loaded.launch((lhs, rhs), {}, out)
-            if not np.array_equal(out, expect):
-                wrong.append(seed)
+            np.testing.assert_array_equal(out, expect)
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not wrong
+    in_threads(work)
 
 
 ENDLESS = """
@@ -237,11 +226,7 @@ ENDLESS = """
 
 @pytest.mark.parametrize("kind", ["while", "for", "host", "region"])
 def test_stop_button(kind: str) -> None:
-    command = [sys.executable, "-c", textwrap.dedent(ENDLESS), kind]
-    path = os.pathsep.join(["."] + [p for p in sys.path if p])
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path})
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 0.5
+    assert float(python(ENDLESS, kind)) < 0.5
     assert signal.SIGINT == 2
 
 

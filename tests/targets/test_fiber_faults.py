@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import resource
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
-import time
 from pathlib import Path
 
 import numpy as np
 import pytest
+from processes import in_a_fork, in_threads, python
 
 import croq_magic as croq
 
@@ -244,13 +239,7 @@ SPIN = """
 
 
 def test_interrupt_while_fibers_spin_and_wait() -> None:
-    path = os.pathsep.join([str(Path(__file__).parents[2])] + [p for p in sys.path if p])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(SPIN)],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    times = [float(line) for line in done.stdout.split()]
+    times = [float(line) for line in python(SPIN).split()]
     assert len(times) == 2
     assert max(times) < 0.5
 
@@ -271,47 +260,25 @@ def expected(x: np.ndarray) -> np.ndarray:
 
 
 def test_two_python_threads_at_once() -> None:
-    program, errors = relay(), []
+    program = relay()
 
     def work(seed: int) -> None:
-        try:
-            x = np.arange(32, dtype=np.int32) * seed
-            for _ in range(50):
-                np.testing.assert_array_equal(program.f(x), expected(x))
-        except BaseException as error:
-            errors.append(error)
+        x = np.arange(32, dtype=np.int32) * seed
+        for _ in range(50):
+            np.testing.assert_array_equal(program.f(x), expected(x))
 
-    threads = [threading.Thread(target=work, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    in_threads(work)
 
 
 def test_forked_child() -> None:
     program, x = relay(), np.arange(32, dtype=np.int32)
     np.testing.assert_array_equal(program.f(x), expected(x))
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            for _ in range(3):
-                np.testing.assert_array_equal(program.f(x), expected(x))
-            code = 0
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            break
-        time.sleep(0.01)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        pytest.fail("the forked child hangs")
-    assert os.waitstatus_to_exitcode(status) == 0
+
+    def check() -> None:
+        for _ in range(3):
+            np.testing.assert_array_equal(program.f(x), expected(x))
+
+    in_a_fork(check)
     np.testing.assert_array_equal(program.f(x), expected(x))
 
 

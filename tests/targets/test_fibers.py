@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-import textwrap
-from pathlib import Path
-
 import numpy as np
 import pytest
+from processes import python
 
 import croq_magic as croq
 from croq_magic.compiler import integers, ir
@@ -247,11 +242,5 @@ STUCK = """
 
 
 def test_stop_button_inside_fibers() -> None:
-    path = os.pathsep.join([str(Path(__file__).parents[2])] + [p for p in sys.path if p])
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(STUCK)],
-        capture_output=True, text=True, timeout=60, env={**os.environ, "PYTHONPATH": path},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    times = [float(line) for line in done.stdout.split()]
+    times = [float(line) for line in python(STUCK).split()]
     assert len(times) == 2 and max(times) < 0.5

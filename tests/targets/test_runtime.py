@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
-import subprocess
-import sys
-import textwrap
 import threading
 import time
 
 import numpy as np
 import pytest
+from processes import in_a_fork, in_threads, python
 
 from croq_magic.compiler.targets.cpu import build
 from croq_magic.compiler.targets.cpu.runtime import CHECK, MEMORY, OK, Failure, runtime
@@ -104,21 +101,11 @@ def test_every_block_runs_once(module: ctypes.PyDLL, count: int, repeat: int) ->
 
 
 def test_two_python_threads_at_once(module: ctypes.PyDLL) -> None:
-    errors: list[BaseException] = []
+    def work(_: int) -> None:
+        for _ in range(30):
+            squares(module, 500, 500)
 
-    def work() -> None:
-        try:
-            for _ in range(30):
-                squares(module, 500, 500)
-        except BaseException as error:
-            errors.append(error)
-
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert not errors
+    in_threads(work)
 
 
 def test_other_python_threads_run_during_a_launch(module: ctypes.PyDLL) -> None:
@@ -145,26 +132,12 @@ def test_other_python_threads_run_during_a_launch(module: ctypes.PyDLL) -> None:
 
 def test_fork_after_a_launch(module: ctypes.PyDLL) -> None:
     squares(module, 1000, 3000)
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            for _ in range(3):
-                squares(module, 1000, 3000)
-            code = 0
-        finally:
-            os._exit(code)
-    deadline = time.monotonic() + 20
-    while time.monotonic() < deadline:
-        pid, status = os.waitpid(child, os.WNOHANG)
-        if pid:
-            break
-        time.sleep(0.01)
-    else:
-        os.kill(child, signal.SIGKILL)
-        os.waitpid(child, 0)
-        pytest.fail("the forked child hangs")
-    assert os.waitstatus_to_exitcode(status) == 0
+
+    def check() -> None:
+        for _ in range(3):
+            squares(module, 1000, 3000)
+
+    in_a_fork(check)
     squares(module, 1000, 3000)
 
 
@@ -206,6 +179,4 @@ def test_interrupt_within_half_a_second(blocks: int, flags: int) -> None:
             print(time.perf_counter() - t.sent)
         t.squares(module, 1000, 3000)
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(script)], capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
-    assert float(done.stdout) < 0.5
+    assert float(python(script)) < 0.5
