@@ -187,16 +187,18 @@ class Crews(Guards):
                 yield (integers.ZERO,) * len(extents)
             return
         made: list[ir.Var] = []
-        linear = self.loop_variable("i" if len(extents) > 1 else wanted[0], count)
-        made.append(linear)
-        name = self.names.of(linear)
         if total is not None and size is not None and total <= size:
             head, number = self._part(crew, total, size, first)
-            with self.block(head):
-                self.line(f"const int {name} = {number};")
+            own = not number.isidentifier()  # else the number of the thread is that of the place
+            linear = self._numbered(number, count) if not own else self._linear(wanted, count, made)
+            with self.block(head) if head or own or len(extents) > 1 else contextlib.nullcontext():
+                if own:
+                    self.line(f"const int {self.names.of(linear)} = {number};")
                 yield self._decoded(linear, extents, wanted, made)
             self._release(made)
             return
+        linear = self._linear(wanted, count, made)
+        name = self.names.of(linear)
         wide = self.dialect.index32 if total is not None and total < (1 << 30) else self.dialect.index64
         if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
             self.line(self.dialect.unroll(None))
@@ -204,6 +206,20 @@ class Crews(Guards):
         with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
             yield self._decoded(linear, extents, wanted, made)
         self._release(made)
+
+    def _linear(self, wanted: Sequence[str], count: ir.Expr, made: list[ir.Var]) -> ir.Var:
+        """The variable that counts the places."""
+        var = self.loop_variable("i" if len(wanted) > 1 else wanted[0], count)
+        made.append(var)
+        return var
+
+    def _numbered(self, name: str, count: ir.Expr) -> ir.Var:
+        """A variable of the text, such as `thread`, as an index in [0, count)."""
+        self._made += 1
+        var = ir.Var(f"{name}:{self._made}", S32, ir.Role.LOOP, integers.ZERO, count)
+        self.names.adopt(var, name)
+        self.define(var)
+        return var
 
     def _part(self, crew: Crew, total: int, size: int, first: int) -> tuple[str, str]:
         """The condition that chooses `total` threads of a crew, and their number."""

@@ -357,6 +357,8 @@ class Statements(Crews):
         if trips is None or trips <= 1:
             return ""
         inner = list(nested(s.body))
+        if any(isinstance(n, (ir.Break, ir.Continue, ir.Yield)) for n in inner):  # every turn would have its own exits
+            return ""
         if _indexes_registers(s) and trips <= 128:
             return self.dialect.unroll(None)
         if any(
