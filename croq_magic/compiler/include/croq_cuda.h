@@ -389,9 +389,10 @@ CROQ_INLINE void croq_mbarrier_arrive(uint64_t* word) {
     atomicXor(half + 1, 1u);
   }
 }
+// Threads of one warp may wait for each other (sm_70 and later schedule them apart); those that look again and again leave
+// the memory to the others meanwhile.
 CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
-  while ((*(volatile unsigned*)((unsigned*)word + 1) & 1u) == (parity & 1u)) {
-  }
+  while ((*(volatile unsigned*)((unsigned*)word + 1) & 1u) == (parity & 1u)) __nanosleep(20);
   __threadfence_block();
 }
 #endif
