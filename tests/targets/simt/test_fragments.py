@@ -176,19 +176,24 @@ def test_a_vector_that_changes_what_it_reads_has_one_holder() -> None:
     np.testing.assert_array_equal(y, expected)
 
 
-def test_elements_of_other_threads_lie_in_shared_storage() -> None:
-    x = numbers(8, 8)
-    source = """__co__ f32 [8, 8] f(f32 [8, 8] x) {
-      f32 [8, 8] r;
-      parallel b by 1 : block, w by 1 : group {
-        frag f32 [8, 8] s;
-        apply {i, j} in s.span s.at(i, j) = x.at(i, j);
-        apply {i, j} in s.span r.at(i, j) = s.at(j, i);
+def test_what_threads_read_of_others_lies_in_shared_storage() -> None:
+    """The operand of a product that was computed in registers; in a loop it is rewritten only when all have read it."""
+    a, b = (RANDOM.integers(-4, 5, (n, 16)).astype(np.float16) for n in (16, 16))
+    source = """__co__ f32 [16, 8] f(f16 [16, 16] a, f16 [16, 16] b) {
+      f32 [16, 8] c;
+      parallel by 1 : block, w by 1 : group {
+        acc = mma.fill.f32 0.0f;
+        foreach k in 3 {
+          frag f16 [16, 16] p;
+          apply {i, j} in p.span p.at(i, j) = a.at(i, j) * (k + 1);
+          mma.row.col acc, p, b.subspan(16, 8).at(0, 1);
+        }
+        mma.store acc, c;
       }
-      return r;
+      return c;
     }"""
-    np.testing.assert_array_equal(run(source, x), x.T)
-    assert kernel(source).count("__syncwarp();") == 1
+    np.testing.assert_array_equal(run(source, a, b), 6 * (a.astype(np.float32) @ b[:, 8:].astype(np.float32)))
+    assert kernel(source).count("__syncwarp();") == 2
 
 
 ROWS = reduction("max", 16, 32, 1, "t by 128 : thread")
@@ -238,8 +243,9 @@ def test_operands_are_read_where_they_lie() -> None:
     assert "__syncwarp" not in text
 
 
-@pytest.mark.parametrize("between", ["sa.at(0, 0) = (f16)1.0f;", "sync.shared;"])
+@pytest.mark.parametrize("between", ["sa.data.at(3, 5) = 7.0f;", "sync.shared;"])
 def test_operands_that_may_change_are_copied(between: str) -> None:
+    """The fragment keeps what was loaded, whatever becomes of the tile."""
     a, b = (RANDOM.integers(-4, 5, (n, 16)).astype(np.float16) for n in (16, 8))
     source = LOADED.format(between=between)
     assert "f16 fa[256]" in kernel(source)
