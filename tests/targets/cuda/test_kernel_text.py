@@ -264,3 +264,12 @@ def test_events_of_all_blocks_are_words_of_device_memory() -> None:
     assert "croq_far_arrive(&passed[b]);" in found.text
     binary, log = cubin(found.text, "sm_80")
     assert binary, log
+
+
+def test_a_long_line_is_printed_in_parts() -> None:
+    """CUDA's printf takes 32 values."""
+    values = ", ".join(f"x.at({n})" for n in range(40))
+    text = kernel(f"__co__ void f(s32 [40] x) {{ parallel p by 1 : thread {{ println({values}); }} }}")
+    calls = [line for line in text.splitlines() if "printf(" in line]
+    assert [call.count("%d") for call in calls] == [32, 8] and [call.count("x[") for call in calls] == [32, 8]
+    assert calls[0].count(r"\n") == 0 and calls[1].count(r"\n") == 1

@@ -16,6 +16,13 @@ _KEYWORDS = """threadIdx blockIdx blockDim gridDim warpSize uint2 uint4 int2 int
     clock clock64 y0 y1 yn j0 j1 jn""".split()
 
 
+_PRINTF_ARGUMENTS = 32  # a GPU's printf leaves out those behind
+
+
+def _printf(text: bytes, args: Sequence[str]) -> str:
+    return f'printf("{cxx_string(text)}"{"".join(", " + a for a in args)});'
+
+
 @dataclasses.dataclass(frozen=True)
 class CudaDialect(Dialect):
     """`arch` is the compute capability times ten."""
@@ -214,8 +221,12 @@ class CudaDialect(Dialect):
         return f"choreo::croq_bits<int64_t>(f64({text}))"
 
     def print(self, pieces: Sequence[tuple[str, DType | None]]) -> list[str]:
+        lines = []
         text, args = b"", []
         for piece, dtype in pieces:
+            if len(args) == _PRINTF_ARGUMENTS:
+                lines.append(_printf(text, args))
+                text, args = b"", []
             if dtype is None:
                 text += piece.encode().replace(b"%", b"%%")
             elif dtype.is_float:
@@ -230,7 +241,7 @@ class CudaDialect(Dialect):
             else:
                 text += b"%d" if dtype.is_signed else b"%u"
                 args.append(f"{'int' if dtype.is_signed else 'unsigned'}({piece})")
-        return [f'printf("{cxx_string(text)}"{"".join(", " + a for a in args)});'] if text else []
+        return [*lines, _printf(text, args)] if text else lines
 
     # -------------------------------------------------------------------------------------------- foreign code
 
