@@ -29,6 +29,7 @@ STRATEGIES = {"loops", "roles", "fibers"}
 BATCH = 24  # texts that NVRTC reads at once: it takes 40 ms for the prelude and a few for a kernel
 # What errors of a program say that a target has no instruction or no notion for.
 _GPU = {
+    "DMA25": "no mapping of global memory into the address space of threads",
     "MMA01": "no tensor-core instruction of this shape",
     "MMA06": "no tensor-core tile of this kind on this architecture",
     "MMA12": "no warpgroups of tensor cores on this architecture",
@@ -41,9 +42,15 @@ REFUSALS: Mapping[str, Mapping[str, str]] = {
 }
 
 
-def refused(target: str, error: Any) -> bool:
-    """Whether the errors of a `CompileError` say that the target has no such thing."""
-    return {d.code for d in error.diagnostics if d.severity == "error"} <= set(REFUSALS[target])
+def refused(target: str, error: Any, also: frozenset[str]) -> bool:
+    """Whether the errors of a `CompileError` say that the target has no such thing; `also` are codes for which the
+    running test allows it."""
+    return {d.code for d in error.diagnostics if d.severity == "error"} <= {*REFUSALS[target], *also}
+
+
+def refusals(item: pytest.Item) -> frozenset[str]:
+    """Codes of the test's mark `gpu_refuses`."""
+    return frozenset(code for mark in item.iter_markers("gpu_refuses") for code in mark.args)
 
 
 class Elsewhere:
@@ -58,6 +65,7 @@ class Elsewhere:
             raise pytest.UsageError(f"--programs-also knows emulate and cubin, not {', '.join(sorted(unknown))}")
         self.target = self.on
         self.counts: Counter[str] = Counter()
+        self.refusals: frozenset[str] = frozenset()
         self.compiled = 0  # programs that the running test has compiled for the CPU
         self.repeats: set[str] = set()
         self.cubins = Cubins(self.counts) if "cubin" in self.also else None
@@ -74,25 +82,16 @@ class Elsewhere:
         croq_magic.compile = self.compile
         if self.cubins is None:
             return
-        compile_unit, build = pipeline.compile, pipeline.CompiledFunction._build
+        build = pipeline.CompiledFunction._build
 
-        @functools.wraps(compile_unit)
-        def noted(*arguments: Any, **options: Any) -> Any:
-            unit = compile_unit(*arguments, **options)
-            self._note(unit, "", None)
-            return unit
-
-        def noted_build(function: Any, dims: Any) -> Any:
-            module = build(function, dims)
-            self._note(function.unit, function.name, dims)
+        def noted(function: Any, dims: Any) -> Any:
+            module = build(function, dims)  # whose compiler accepts what the cell says about the device
+            unit = function.unit
+            if unit.target == "cpu" and self.cubins is not None:
+                self.cubins.note(unit.request.source, unit.request.defines, function.name, dims)
             return module
 
-        pipeline.compile = noted
-        pipeline.CompiledFunction._build = noted_build  # type: ignore[method-assign]
-
-    def _note(self, unit: Any, function: str, dims: Mapping[str, int] | None) -> None:
-        if unit.target == "cpu" and self.cubins is not None:
-            self.cubins.note(unit.request.source, dict(unit.request.defines), function, dims)
+        pipeline.CompiledFunction._build = noted  # type: ignore[method-assign]
 
     def compile(self, source: Any, wanted: str = "auto", arch: Any = None, *rest: Any, **options: Any) -> Any:
         from croq_magic import CompileError
@@ -113,7 +112,7 @@ class Elsewhere:
             self.compiled += 1
             return program
         except CompileError as error:
-            if refused(self.target, error):
+            if refused(self.target, error, self.refusals):
                 pytest.skip(f"not on {self.target}: {error.diagnostics[0].message}")
             raise
 
@@ -150,9 +149,9 @@ class Elsewhere:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
-        self.compiled = 0
+        self.compiled, self.refusals = 0, refusals(item)
         if self.cubins is not None:
-            self.cubins.test = item.nodeid
+            self.cubins.test, self.cubins.refusals = item.nodeid, self.refusals
         done = yield
         if self.compiled and "emulate" in self.also and not getattr(item, "croq_failed", False):
             reason = self.left_out(item)
@@ -161,13 +160,15 @@ class Elsewhere:
             else:
                 self._again(item, nextitem)
         if self.cubins is not None:
-            self.cubins.flush(at_least=1 if nextitem is None else BATCH)
+            self.cubins.compile(at_least=1 if nextitem is None else BATCH)
             for test, arch, log in self.cubins.take_failures():
                 self._report_failure(item, test, arch, log)
         return done
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(self, item: pytest.Item, call: Any) -> Iterator[None]:
+        if call.when == "call" and self.cubins is not None:
+            self.cubins.emit()  # while the test's folder is there, in which its includes are
         report: Any = yield
         if self.target is None and not report.passed:
             item.croq_failed = True  # type: ignore[attr-defined]  # or skipped
@@ -257,25 +258,29 @@ class Cubins:
     def __init__(self, counts: Counter[str]) -> None:
         self.counts = counts
         self.test = ""
+        self.refusals: frozenset[str] = frozenset()
         self.waiting: dict[tuple[Any, ...], None] = {}
         self.known: set[tuple[Any, ...]] = set()
         self.texts: dict[str, list[Text]] = {arch: [] for arch in ARCHS}
         self.seen: set[tuple[str, str]] = set()
         self.failures: list[tuple[str, str, str]] = []
 
-    def note(self, source: Any, defines: Mapping[str, str], function: str, dims: Mapping[str, int] | None) -> None:
-        """A program that was compiled for the CPU, or a function of it that was built for extents."""
-        key = (source, tuple(sorted(defines.items())), function, tuple(sorted((dims or {}).items())))
-        if (dims or not function) and key not in self.known:
-            self.known.add(key)
-            self.waiting[key] = None
+    def note(self, source: Any, defines: Any, function: str, dims: Mapping[str, int] | None) -> None:
+        """A function of a program that was built for the CPU, for some extents or for all."""
+        for key in ((source, defines, "", ()), (source, defines, function, tuple(sorted((dims or {}).items())))):
+            if (key[2:] == ("", ()) or key[3]) and key not in self.known:
+                self.known.add(key)
+                self.waiting[key] = None
 
-    def flush(self, at_least: int) -> None:
-        """Compiles what has come together, where it is as much as that."""
+    def emit(self) -> None:
+        """Texts of the programs that were noted since the last call."""
         waiting, self.waiting = self.waiting, {}
         for key in waiting:
             for arch in ARCHS:
                 self._emit(key, arch)
+
+    def compile(self, at_least: int) -> None:
+        """Compiles the texts that have come together, where they are as many as that."""
         for arch, texts in self.texts.items():
             if len(texts) >= at_least:
                 self._compile(arch, texts)
@@ -295,7 +300,7 @@ class Cubins:
             emission = _emission(source, defines, arch, function, dims)
         except CompileError as error:
             codes = sorted({d.code for d in error.diagnostics if d.severity == "error"})
-            if refused("cubin", error):
+            if refused("cubin", error, self.refusals):
                 self.counts[f"refused for {arch}: {', '.join(codes)}"] += 1
             else:
                 self.failures.append((self.test, arch, str(error)))
@@ -310,7 +315,7 @@ class Cubins:
             self.texts[arch].append(Text(emission.text, self.test))
 
     def _compile(self, arch: str, texts: Sequence[Text]) -> None:
-        from targets.cuda_text import cubin, merged
+        from targets.cuda_text import merged
 
         for batch in merged([each.text for each in texts]):
             self._compile_batch(arch, batch, texts)

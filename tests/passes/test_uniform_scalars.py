@@ -73,6 +73,7 @@ def test_others_are_kept_per_instance(body: str) -> None:
     assert "v_each" in split(CELL.format(body=body))
 
 
+@pytest.mark.gpu_refuses("UNS01")  # a `yield` in front of a loop in which others wait
 @pytest.mark.parametrize("strategy", ["loops", "fibers"])
 def test_values(strategy: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CROQ_STRATEGY", strategy)
@@ -160,6 +161,7 @@ def test_fills(body: str, fills: bool, expected: Callable[[np.ndarray], np.ndarr
     x = np.random.default_rng(0).random((16, 8), np.float32)
     x[3, 2] = x[0, 0] = np.nan
     got = program.functions["f"](x, 5)
-    assert ("3.0f" in program.source()) == fills
+    if program.target == "cpu":
+        assert ("3.0f" in program.source()) == fills
     s = expected(x).astype(np.float32)
     np.testing.assert_array_equal(got, s - np.nanmax(s, axis=1, keepdims=True))
