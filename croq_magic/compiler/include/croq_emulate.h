@@ -17,9 +17,9 @@
 #define __managed__
 #define __grid_constant__
 // One for each block: threads of a block run on one OS thread, other blocks may run on others. Without the word that
-// says there is nothing to construct, compilers look at a flag before each use of an array of classes.
+// says there is nothing to construct, g++ looks at a flag before each use of an array of classes.
 #if defined(__clang__)
-#define __shared__ __attribute__((require_constant_initialization)) static __thread
+#define __shared__ static __thread
 #else
 #define __shared__ __constinit static __thread
 #endif
@@ -116,6 +116,10 @@ typename croq_count<sizeof...(T)>::type croq_positions(void (*)(T...));
   extern "C" __attribute__((visibility("default"))) CROQ_RAW void symbol(const uint64_t* words) {      \
     croq_run_threads<name>(decltype(croq_parameters(name))(), decltype(croq_positions(name))(), words); \
   }
+// The clusters of a kernel, along x, y, z.
+#define CROQ_EMULATE_CLUSTER(symbol, ...)                                                              \
+  extern "C" __attribute__((visibility("default"), used)) const unsigned symbol[];                     \
+  const unsigned symbol[] = {__VA_ARGS__, 1, 1};
 // A place in the calling thread's static shared memory.
 static thread_local char croq_anchor_place;
 extern "C" __attribute__((visibility("default"))) CROQ_RAW char* croq_anchor() { return &croq_anchor_place; }
@@ -143,6 +147,11 @@ extern "C" __attribute__((visibility("default"))) CROQ_RAW char* croq_anchor() {
 #define croq_fence_block() croq_emulate_fence(0)
 #define croq_fence_device() croq_emulate_fence(1)
 #define croq_grid_sync(...) croq_emulate_grid()
+#if __CUDA_ARCH__ >= 900
+#define croq_cluster_sync() croq_emulate_cluster()
+#define croq_cluster_arrive(barrier, rank) croq_emulate_cluster_arrive((uint64_t*)(barrier), rank)
+#define croq_cluster_wait(barrier, parity) croq_emulate_cluster_wait((uint64_t*)(barrier), parity)
+#endif
 #define croq_async_commit() croq_emulate_commit()
 template <int kGroups>
 CROQ_CALL void croq_async_wait() { croq_emulate_settle(kGroups); }

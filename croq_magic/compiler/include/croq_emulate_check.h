@@ -587,8 +587,8 @@ EXPORT void croq_emulate_volatile(void* address, uint32_t size, int write, void*
 CROQ_HOOK(1) CROQ_HOOK(2) CROQ_HOOK(4) CROQ_HOOK(8) CROQ_HOOK(16)
 #undef CROQ_HOOK
 
-// Compilers ask this of every array whose extent they know (`-fsanitize=bounds`): shared ones have no zones between
-// them, those of a thread lie on its stack. The thread goes no further.
+// Compilers ask this of every array whose extent they know (`-fsanitize=bounds`): those of a thread have no zones between
+// them. The thread goes no further. build.py gives what compilers call `__ubsan_handle_...` this name.
 struct Described {  // a type, as the compiler describes it
   uint16_t kind, info;
   char name[1];
@@ -598,7 +598,7 @@ struct Element {
   uint32_t line, column;
   const Described *array, *index;
 };
-EXPORT void __ubsan_handle_out_of_bounds(void* data, void* index) {
+EXPORT void croq_emulate_handle_out_of_bounds(void* data, void* index) {
   croq_thread* self = croq_self;
   const Element* element = (const Element*)data;
   const croq_emulate_launch* launch = block_of(self)->worker->launch;
@@ -611,7 +611,7 @@ EXPORT void __ubsan_handle_out_of_bounds(void* data, void* index) {
   report(launch, finding);
   abandon(self);
 }
-EXPORT void __ubsan_handle_out_of_bounds_abort(void* data, void* index) { __ubsan_handle_out_of_bounds(data, index); }
+EXPORT void croq_emulate_handle_out_of_bounds_abort(void* data, void* index) { croq_emulate_handle_out_of_bounds(data, index); }
 
 // And this of an address that is less aligned than its type (`-fsanitize=alignment`): where compilers know that it is,
 // they report the access as one of bytes. A reference is no access yet.
@@ -621,7 +621,7 @@ struct Mistyped {
   const Described* type;
   uint8_t log_alignment, kind;  // 0 a load, 1 a store
 };
-EXPORT void __ubsan_handle_type_mismatch_v1(void* data, void* address) {
+EXPORT void croq_emulate_handle_type_mismatch_v1(void* data, void* address) {
   croq_thread* self = croq_self;
   Watch* watch = self ? block_of(self)->worker->watch : nullptr;
   const Mistyped* mistyped = (const Mistyped*)data;
@@ -634,8 +634,8 @@ EXPORT void __ubsan_handle_type_mismatch_v1(void* data, void* address) {
   if (!region || (char*)address < region->begin || (char*)address + size > region->end) return;  // found where it is used
   report_unaligned(self, size, mistyped->kind, HERE);
 }
-EXPORT void __ubsan_handle_type_mismatch_v1_abort(void* data, void* address) {
-  __ubsan_handle_type_mismatch_v1(data, address);
+EXPORT void croq_emulate_handle_type_mismatch_v1_abort(void* data, void* address) {
+  croq_emulate_handle_type_mismatch_v1(data, address);
 }
 
 EXPORT void __tsan_read_range(void* p, unsigned long n) { if (n) croq_emulate_touch(p, (uint32_t)n, 0, HERE); }

@@ -23,8 +23,7 @@ K(global_memory_of_one_block) {
 }
 // race blocks_count_without_atomics [3, 1]
 K(blocks_count_without_atomics) {
-  b[0] =  //!
-      b[0] + 1;  //!
+  b[0] = b[0] + 1;  //!
 }
 // race update_and_plain_read [1, 64]
 K(update_and_plain_read) {
@@ -182,7 +181,9 @@ K(ring_whose_slots_are_not_freed) {
 K(bytes_and_a_word) {
   __shared__ int s[16];
   ((unsigned char*)s)[threadIdx.x] = threadIdx.x;  //!
-  if (threadIdx.x == 3) b[0] = s[4] = 1;  //!
+  if (threadIdx.x == 3) s[4] = 1;  //!
+  __syncthreads();
+  b[threadIdx.x] = s[threadIdx.x / 4 % 8];
 }
 // race bits_of_one_word [1, 64]
 K(bits_of_one_word) {
@@ -348,7 +349,7 @@ K(own_array_before) {
 K(wild) { *(int*)(long long)(n * 0x123456789ll) = 1; }  //!
 // outside null [1, 4]
 K(null) {
-  int* p = n ? nullptr : a;
+  int* p = (int*)(long long)(n - 64);
   p[threadIdx.x] = 1;  //!
 }
 // outside local_of_another_thread [1, 2]
