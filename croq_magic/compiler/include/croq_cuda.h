@@ -11,7 +11,8 @@
 //   croq_async_copy<BYTES>(shared, global), croq_async_copy_zfill<BYTES>(shared, global, valid), croq_async_commit(),
 //   croq_async_wait<GROUPS>(), croq_bar_sync(number, threads), croq_bar_arrive(number, threads),
 //   croq_mbarrier_init(word, count), croq_mbarrier_arrive(word), croq_mbarrier_wait(word, parity),
-//   croq_mbarrier_arrive_landed(word), croq_mbarrier_expect_landed(word)
+//   croq_mbarrier_arrive_landed(word), croq_mbarrier_expect_landed(word), croq_cluster_sync(),
+//   croq_cluster_arrive(word, rank), croq_cluster_wait(word, parity),
 //   croq_fence_block(), croq_fence_device(), croq_grid_sync(counter, blocks)
 // and defines CROQ_INLINE and CROQ_MEMBER as below without __device__.
 #pragma once
@@ -128,6 +129,8 @@ namespace croq = choreo;
 #endif
 
 // ------------------------------------------------------------------------------------------------ scalar helpers
+#define CROQ_INFINITY __int_as_float(0x7f800000)
+#define CROQ_NAN __int_as_float(0x7fffffff)
 // Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
 template <typename To, typename From>
 CROQ_INLINE To croq_to_int(From value) {

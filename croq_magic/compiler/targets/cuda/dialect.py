@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from croq_magic.compiler import ir
@@ -45,6 +46,9 @@ class CudaDialect(Dialect):
         return f"{to}({text})"
 
     def literal(self, value: int | float | bool, dtype: DType) -> str:
+        if dtype.is_float and not math.isfinite(value):  # NVRTC has no header with constants for these
+            text = "CROQ_NAN" if math.isnan(value) else "CROQ_INFINITY" if value > 0 else "-CROQ_INFINITY"
+            return text if dtype in (F32, TF32) else f"{ctype(dtype)}({text})"
         return literal(value, dtype)
 
     def widen(self, text: str, dtype: DType) -> str:
