@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
-from croq_magic.compiler.targets.simt.expressions import depends_on
+from croq_magic.compiler.targets.simt.barriers import BarrierNumbers
+from croq_magic.compiler.targets.simt.expressions import WIDE, depends_on
 from croq_magic.compiler.targets.simt.guards import Guards, ModuleState
 from croq_magic.compiler.targets.simt.threads import Selection, Threads, select, unit_threads
 from croq_magic.compiler.types import S32, S64
@@ -42,6 +43,7 @@ class Crews(Guards):
         self.varying: set[str] = set()  # scalars whose values depend on the thread
         self.uses_thread = False
         self._made = 0  # index variables of the emitter, whose names in the IR must differ
+        self._numbers: BarrierNumbers | None = None
         self._elected: str | None = None  # the condition that is open
 
     # -------------------------------------------------------------------------------------------------- the place
@@ -200,6 +202,8 @@ class Crews(Guards):
         linear = self._linear(wanted, count, made)
         name = self.names.of(linear)
         wide = self.dialect.index32 if total is not None and total < (1 << 30) else self.dialect.index64
+        if self.expressions.limits is not None and not self.expressions.limits.admit(count):
+            wide = self.dialect.ctype(S64)
         if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
             self.line(self.dialect.unroll(None))
         stop, stride = self.expressions.index(count), self.expressions.index(crew.size)
@@ -286,7 +290,10 @@ class Crews(Guards):
 
     def index_type(self, e: ir.Expr) -> str:
         """The C type of an index."""
-        return self.dialect.index64 if self.expressions.index_text(e)[2] else self.dialect.index32
+        width = self.expressions.index_text(e)[2]
+        if width == WIDE and self.expressions.limits is not None:
+            return self.dialect.ctype(S64)
+        return self.dialect.index64 if width else self.dialect.index32
 
     @contextlib.contextmanager
     def loop_nest(
@@ -345,7 +352,11 @@ class Crews(Guards):
         elif found.whole_warps and count == 32:
             self.meet(self.dialect.warp_barrier())
         elif found.whole_warps:
-            number = 15 - (found.threads[0] // 128) % 8
+            if self._numbers is None:
+                self._numbers = BarrierNumbers(self.threads.root.body, self.threads.count or 0)
+            number = self._numbers.of(found.threads)
+            if number is None:
+                raise self.unsupported("so many sets of threads that meet apart are", span)
             self.meet(self.dialect.named_barrier(str(number), str(count)))
         elif found.threads[0] // 32 == found.threads[-1] // 32:
             mask = sum(1 << (t % 32) for t in found.threads)
