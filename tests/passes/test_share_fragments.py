@@ -36,12 +36,13 @@ GROUP = """parallel w by 2 : group {
   frag f32 [4] m;
   apply {i, j} in s.span s.at(i, j) = x.at(w * 4 + i, j);
   reduce_sum(m, s, 1);
-  apply {i, j} in s.span x.at(w * 4 + i, j) = m.at(i);
+  apply {i, j} in s.span r.at(w * 4 + i, j) = m.at(i);
 }"""
+PARAMS = "f32 [16, 32] x, f32 [16, 32]& r"
 
 
 def test_rows_of_a_warp() -> None:
-    assert shared(GROUP, "f32 [16, 32]& x") == textwrap.dedent("""\
+    assert shared(GROUP, PARAMS) == textwrap.dedent("""\
         region group [w < 2] {
           local s: f32 [2]
           local m: f32 [2]
@@ -58,14 +59,14 @@ def test_rows_of_a_warp() -> None:
             for turn in 0..2 {
               let i_1: s32 = turn * 2 + t / 16
               let j_1: s32 = t % 16
-              x[w * 4 + i_1, j_1] = m[turn]
+              r[w * 4 + i_1, j_1] = m[turn]
             }
           }
         }""")
 
 
 def test_without_shuffles_one_thread_has_a_row() -> None:
-    text = shared(GROUP, "f32 [16, 32]& x", shuffles=False)
+    text = shared(GROUP, PARAMS, shuffles=False)
     assert "lanes_sum" not in text
     assert "shared s: f32 [2, 4, 16]" in text
     assert text.count("barrier group  // fragments in shared storage") == 2  # before and after the reduction
@@ -109,14 +110,14 @@ def test_rows_of_several_warps() -> None:
 
 
 def test_an_element_is_stored_by_one_of_its_holders() -> None:
-    body = GROUP.replace("apply {i, j} in s.span x.at(w * 4 + i, j)", "apply {i} in m.span r.at(w, i)")
+    body = GROUP.replace("apply {i, j} in s.span r.at(w * 4 + i, j)", "apply {i} in m.span r.at(w, i)")
     text = shared(body, "f32 [16, 32] x, f32 [2, 4]& r")
     assert "if t % 16 == 0 {" in text
     assert text.count("local") == 2
 
 
 def test_what_is_stored_where_others_read_has_one_holder() -> None:
-    body = GROUP.replace("apply {i, j} in s.span x.at(w * 4 + i, j)", "apply {i} in m.span x.at(w, i)")
+    body = GROUP.replace("apply {i, j} in s.span r.at(w * 4 + i, j)", "apply {i} in m.span x.at(w, i)")
     text = shared(body, "f32 [16, 32]& x")
     assert "shared m: f32 [2, 4]" in text
     assert "if t < 4 {" in text
@@ -203,3 +204,14 @@ def test_several_groups_load_on_their_own() -> None:
     text = shared(body, "f16 [32, 16] a, f16 [16, 8] b, f32 [32, 8]& g")
     assert "copy" not in text
     assert "shared fa: f16 [2, 16, 16]" in text
+
+
+def test_what_an_apply_stores_is_joined_before_another_one_reads_it() -> None:
+    """Elements of a fragment belong to threads that nobody knows."""
+    body = """parallel w by 1 : group {
+      shared f32 [8, 8] t;
+      frag f32 [8, 8] s;
+      apply {i, j} in s.span t.at(i, j) = x.at(i, j);
+      apply {i, j} in s.span s.at(i, j) = t.at(j, i);
+    }"""
+    assert "barrier group  // t written" in shared(body)

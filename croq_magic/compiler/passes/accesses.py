@@ -165,6 +165,8 @@ def _fragment_statement(s: ir.Stmt) -> Iterator[Access]:
                     yield from of_view(operand, Mode.READ, Who.UNIT)
         case ir.MmaScale():
             yield from of_view(s.row_scale, Mode.READ, Who.UNIT)
+        case ir.FragmentStore():
+            yield from loads((s.value,), Who.EVERY)
         case ir.Apply() | ir.DeclareFragment() | ir.MmaFill() | ir.FragmentOp():
             yield from loads((s.init if isinstance(s, ir.DeclareFragment) else getattr(s, "value", None),), Who.EVERY)
         case _:

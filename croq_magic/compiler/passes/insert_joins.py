@@ -153,7 +153,10 @@ class _Joiner:
                 return _Flow((_replace(s, then=then.body, other=other.body),), first, last, barrier)
             case ir.For() | ir.While():
                 return self.loop(s, own)
-            case ir.Scope() | ir.Apply():
+            case ir.Apply():
+                touched = self.dealt(s)
+                return _Flow((s,), touched, touched)
+            case ir.Scope():
                 flow = self.body(s.body)
                 return _Flow((_replace(s, body=flow.body),), _merge(own, flow.first), flow.last, flow.barrier)
             case ir.Masked():
@@ -212,6 +215,13 @@ class _Joiner:
             if isinstance(statement, ir.Wait):
                 found = _merge(found, self.completed(statement))
         return _anyhow(found, changes(body, self.handles))
+
+    def dealt(self, s: ir.Apply) -> Accesses:
+        """What the elements of a fragment touch in memory: no thread knows which are whose."""
+        touched = self.everything(s.body)
+        if self.unit is Level.THREAD:
+            return touched
+        return _merge(tuple(a if a.who is Who.BLOCK else dataclasses.replace(a, who=Who.UNIT) for a in touched))
 
     def completed(self, s: ir.Wait) -> Accesses:
         """Writes that a wait makes complete; handles that were swapped may stand for any transfer."""
