@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import dataclasses
-import functools
-import importlib.util
 import re
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,7 +15,10 @@ from croq_magic.compiler.passes.base import Context, run_passes
 from croq_magic.compiler.pipeline import front_end, optimising_passes
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import cuda
+from croq_magic.compiler.targets.cuda import build
+from croq_magic.compiler.targets.cuda import nvrtc as loader
 from croq_magic.compiler.targets.simt.emission import SimtEmission
+from croq_magic.errors import TargetError
 
 
 def emission(text: str, arch: str = "sm_80", checks: str = "auto") -> SimtEmission:
@@ -69,27 +68,17 @@ def merged(texts: Sequence[str]) -> list[Merged]:
     return [Merged("".join(parts), tuple(number for number, _ in together)), *alone]
 
 
-@functools.cache
-def _nvrtc() -> tuple[Any, Path]:
-    """The library and the folder of the headers that came with it."""
-    spec = importlib.util.find_spec("nvidia")
-    for base in (spec.submodule_search_locations if spec else None) or []:
-        for found in Path(base).glob("**/libnvrtc.so.*"):
-            if "alt" in found.name:
-                continue
-            for builtins in found.parent.glob("libnvrtc-builtins.so.*"):  # NVRTC 13.0 does not find it by itself
-                ctypes.CDLL(str(builtins), mode=ctypes.RTLD_GLOBAL)
-            return ctypes.CDLL(str(found)), found.parent.parent / "include"
-    pytest.skip("needs nvidia-cuda-nvrtc")
-
-
 def cubin(text: str, arch: str) -> tuple[bytes, str]:
-    """CUBIN (empty where NVRTC refuses the text) and NVRTC's log."""
-    nvrtc, headers = _nvrtc()
+    """CUBIN (empty where NVRTC refuses the text) and NVRTC's log, warnings included."""
+    try:
+        found = loader.nvrtc()
+    except TargetError as error:
+        pytest.skip(str(error))
+    nvrtc = found._library
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"cell.cu", 0, None, None)
-    # Functions of `__cok__` have no marks of their own.
-    options = [f"--gpu-architecture={arch}", "--std=c++17", "-default-device", f"-I{INCLUDE}", f"-I{headers}"]
+    folders = [f"-I{folder}" for folder in (INCLUDE, *found.place.headers)]
+    options = [f"--gpu-architecture={arch}", *build.options(text), *folders]
     failed = nvrtc.nvrtcCompileProgram(
         program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
     )
