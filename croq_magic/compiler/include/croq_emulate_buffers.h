@@ -1,5 +1,7 @@
 // Global buffers, far from each other, and the records of what threads do to memory. Included by croq_emulate_check.h
 // alone.
+#include <unistd.h>
+
 namespace croq_inside {
 namespace {
 
@@ -20,6 +22,9 @@ void* map_cells(int64_t count) {
 #if defined(MAP_NORESERVE)
   flags |= MAP_NORESERVE;
 #endif
+  // Rather refused than that the machine ends the process.
+  const int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) / 2 * sysconf(_SC_PAGESIZE);
+  if (count > most / (int64_t)sizeof(Cell)) return nullptr;
   void* memory = mmap(nullptr, (size_t)count * sizeof(Cell), PROT_READ | PROT_WRITE, flags, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }

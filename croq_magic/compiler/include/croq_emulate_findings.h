@@ -66,9 +66,9 @@ struct describer {
       if (!count) continue;
       const int64_t state = key >> 28 & 15, detail = key >> 24 & 15;
       static const char* const known[] = {"", "a block barrier", "the other lanes of the warp", "an mbarrier",
-                                          "the grid's barrier"};
+                                          "the grid's barrier", "", "the cluster's barrier"};
       const std::string what = state == CROQ_AT_BARRIER && detail ? "barrier " + std::to_string(detail)
-                               : state >= 1 && state <= 4         ? known[state]
+                               : state != CROQ_SPINS              ? known[state]
                                                                   : "what others write";
       waits += (waits.empty() ? "" : ", ") + std::to_string(count) + (count == 1 ? " thread for " : " threads for ") +
                what + at((uint32_t)(key >> 32));
@@ -127,6 +127,12 @@ struct describer {
                  who(true) + at(f.other_site);
         if (f.details[1] == 3)
           return who() + " initialises an mbarrier for " + std::to_string(f.details[2]) + " arrivals" + at(f.site);
+        if (f.details[1] == 4)
+          return who() + " arrives at block " + std::to_string(f.details[2]) + " of its cluster" + at(f.site) +
+                 ", which has fewer";
+        if (f.details[1] == 5)
+          return who() + " arrives at block " + std::to_string(f.details[2]) + " of its cluster" + at(f.site) +
+                 ", which has ended";
         return who() + " uses a barrier that is not there" + at(f.site);
       case CROQ_FOUND_ELEMENT:
         return who() + " uses element " + std::to_string(f.details[0]) + " of an array of " +
@@ -149,7 +155,7 @@ inline const char* described(const module& kernels, const char* kernel, const cr
   std::string text;
   for (int32_t i = 0; i < launch.report->count && i < CROQ_FINDINGS; ++i) {
     const croq_finding& finding = launch.report->findings[i];
-    if (!finding.kind) return "the emulator has not enough memory";
+    if (!finding.kind) return "the emulator has not enough memory: for each byte that a kernel uses it keeps 16";
     text += (text.empty() ? "" : "\n") + std::string(kernel) + ": " + describer{kernels, launch, finding}.sentence();
   }
   return message("%s", text.c_str());

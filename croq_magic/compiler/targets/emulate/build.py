@@ -81,6 +81,8 @@ def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     # Optimised as far as it leaves accesses as they are written.
     gcc = compiler.family == "gcc"
     volatile = ["--param=tsan-distinguish-volatile=1"] if gcc else ["-mllvm", "-tsan-distinguish-volatile"]
+    if not gcc:
+        volatile += ["-mllvm", "-disable-licm-promotion"]  # as above
     # In two words: zig reads `thread` itself. By itself it would have no messages of the others, only their traps.
     others = ["-fsanitize=bounds,alignment"] if gcc else ["-fsanitize=array-bounds,alignment", "-fno-sanitize-trap=all"]
     sanitize = ["-fsanitize=thread", *others]

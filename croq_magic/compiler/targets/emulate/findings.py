@@ -29,7 +29,17 @@ KINDS = {
     12: "outside",
     13: "fault",
 }
-_WAITS = {1: "a block barrier", 2: "the other lanes of the warp", 3: "an mbarrier", 4: "the grid's barrier"}
+MEMORY = (
+    "the emulator has not enough memory: for each byte that a kernel uses it keeps 16, without its checks "
+    "(CROQ_EMULATE=fast) none"
+)
+_WAITS = {
+    1: "a block barrier",
+    2: "the other lanes of the warp",
+    3: "an mbarrier",
+    4: "the grid's barrier",
+    6: "the cluster's barrier",
+}
 _SYMBOL = re.compile(r"(?:^_ZG?V?Z.*E|^_Z\w*?|^)L?\d+([A-Za-z_]\w*?)(?:_\d+)?E?$")
 
 
@@ -49,7 +59,7 @@ def describe(
     described: dict[tuple[int, Line | None, Line | None, int], _Describer] = {}
     for number, finding in enumerate(report.findings[: report.count]):
         if finding.kind == 0:
-            raise MemoryError("the emulator has not enough memory")
+            raise MemoryError(MEMORY)
         new = _Describer(finding, library, symbol, grid, block, source)
         if finding.kind == 4 and new.line is not None and new.line == new.other_line:
             continue  # a compiler may make several calls of one: threads at one line are at one barrier
@@ -160,6 +170,9 @@ class _Describer:
                 f"{who} comes to barrier {number} as one of {count or 'all'} threads{at}, but {self._who(True)} as one "
                 f"of {before or 'all'}{_at(self.other_line)}"
             )
+        if what in (4, 5):
+            problem = "which has fewer" if what == 4 else "which has ended"
+            return f"{who} arrives at an mbarrier of block {count} of its cluster{at}, {problem}"
         return f"{who} initialises an mbarrier for {count} arrivals{at}; it takes 1 to {(1 << 20) - 1}"
 
     def _fault(self) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from croq_magic.compiler.targets.emulate.runtime import Extents, Index, LaunchWo
 from croq_magic.errors import TargetError
 
 STACK_BYTES = 768 << 10  # local memory of a thread may have 512 KiB
-MOST_THREADS, MOST_SHARED = 1024, 227 << 10
+MOST_THREADS, MOST_SHARED, MOST_CLUSTER = 1024, 227 << 10, 16
 
 
 class Outcome(NamedTuple):
@@ -50,17 +51,26 @@ def launch(
         raise TargetError(f"{symbol}: {shared_bytes} bytes of shared memory a block; a GPU has {MOST_SHARED}")
     if min(grid) < 1 or grid[0] >= 1 << 31 or max(grid[1:]) >= 1 << 16:
         raise TargetError(f"{symbol}: a grid of {grid[0]} x {grid[1]} x {grid[2]} blocks cannot be launched")
+    cluster = library.cluster(symbol)
+    if cluster is not None:
+        sizes = " x ".join(map(str, cluster))
+        if not 1 <= math.prod(cluster) <= MOST_CLUSTER:
+            raise TargetError(f"{symbol}: clusters of {sizes} blocks; a GPU takes 1 to {MOST_CLUSTER} blocks")
+        if any(whole % part for whole, part in zip(grid, cluster, strict=True)):
+            whole = " x ".join(map(str, grid))
+            raise TargetError(f"{symbol}: a grid of {whole} blocks cannot be launched in clusters of {sizes}")
     report = Report()
     words = LaunchWords()
     words.run = library.kernel(symbol)
     words.grid, words.block = Index(*grid), Index(*block)
+    words.cluster = Index(*(cluster or (0, 0, 0)))
     words.shared_bytes, words.stack_bytes = shared_bytes, STACK_BYTES
     words.module, words.anchor = library.base, library.anchor
     words.shared_size, words.shared_shift = library.shared_size, library.shared_shift
     words.arrays, words.array_count = ctypes.addressof(library.places), len(library.places) // 2
     words.seed = seed
     words.checked, words.profiled, words.cooperative = library.checked, profiled and library.checked, cooperative
-    together = cooperative or "croq_grid_sync" in library.text
+    together = cooperative or cluster is not None or "croq_grid_sync" in library.text
     words.serial = library.checked or together or "printf" in library.text or seed != 0
     words.report = ctypes.pointer(report)
     run = runtime()
