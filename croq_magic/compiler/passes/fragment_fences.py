@@ -59,9 +59,10 @@ def touches(s: ir.Stmt, plan: Plan) -> list[Touch]:
         add(s.source.fragment, False, by_lanes)
         add(subject, True, not by_lanes)
     elif isinstance(s, ir.Apply):
-        all_dims = len(dealt_dims(s)) == len(s.indices)
+        all_dims = id(s) in plan.by_lanes or len(dealt_dims(s)) == len(s.indices)
         for fragment, index, stores in elements(s):
-            add(fragment, stores, all_dims and plan.own(fragment, index, subject, s.indices))
+            own = all_dims and plan.own(fragment, index, subject, s.indices)
+            add(fragment, stores, own and not (stores and id(s) in plan.by_lanes))
     else:
         add(subject, not isinstance(s, ir.MmaStore), id(s) not in plan.copies)
         source = s.value if isinstance(s, ir.FragmentOp) else s.source if isinstance(s, ir.FragmentCopy) else None

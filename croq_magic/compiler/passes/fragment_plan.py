@@ -68,6 +68,37 @@ def primary(s: ir.Stmt) -> ir.Fragment | None:
             return None
 
 
+@dataclasses.dataclass(frozen=True)
+class Reduction:
+    """The `op` over dimension `axis` of a tile, or of `value` at its elements `indices`, becomes `target`, or with
+    `update` changes it."""
+
+    op: str
+    axis: int
+    tile: ir.Fragment
+    target: ir.FragmentRef
+    indices: tuple[ir.Var, ...]
+    value: ir.Expr | None = None
+    update: str = ""
+
+
+def reduction(s: ir.Stmt) -> Reduction | None:
+    """What a `reduce` statement reduces, and an `apply` that only adds to the elements of a vector."""
+    if isinstance(s, ir.FragmentReduce) and s.op != "all_sum":
+        indices = tuple(ir.Var(f"element:{d}") for d in range(len(s.source.fragment.shape)))
+        return Reduction(s.op, s.axis, s.source.fragment, s.target, indices)
+    if not isinstance(s, ir.Apply) or len(s.indices) != 2 or len(s.body) != 1:
+        return None
+    (store,) = s.body
+    if not isinstance(store, ir.FragmentStore) or store.op != "+" or len(store.index) != 1:
+        return None
+    target = store.target.fragment
+    if store.index[0] not in s.indices or any(f is target for f, _, stored in elements(s) if not stored):
+        return None
+    axis = 1 - s.indices.index(store.index[0])
+    return Reduction("sum", axis, s.fragment.fragment, store.target, s.indices, store.value, "+")
+
+
 def dealt_dims(s: ir.Apply) -> tuple[int, ...]:
     """The dimensions whose elements threads share out; the others are run through by the same thread, as several of
     their elements change one of a smaller fragment."""
@@ -221,12 +252,12 @@ class _Planner:
 
     def plan(self) -> Plan:
         forced = {f for f in self.fragments if _shape(f) is None}
-        for s, _ in self.statements:
+        for s, divergent in self.statements:
             if isinstance(s, ir.Mma):
                 operands = {o.fragment for o in (s.a, s.b, s.metadata) if isinstance(o, ir.FragmentRef)}
                 forced |= operands - set(self.views)
             elif isinstance(s, ir.Apply):
-                forced |= self.across(s)
+                forced |= self.across(s, divergent)
         while True:
             layouts, conflicts, by_lanes = self.deal(forced)
             if conflicts <= forced:
@@ -242,14 +273,16 @@ class _Planner:
         whole = view.buffer.storage is ir.Storage.GLOBAL and not view.checks and not view.zfill
         return joint and whole and view.buffer.dtype is fragment.dtype
 
-    def across(self, s: ir.Apply) -> set[ir.Fragment]:
+    def across(self, s: ir.Apply, divergent: bool) -> set[ir.Fragment]:
         """Fragments of which an `apply` touches elements that no layout gives the same thread."""
         subject, at = s.fragment.fragment, s.indices
-        if len(dealt_dims(s)) < len(s.indices):
+        job = reduction(s)
+        by_lanes = job is not None and not divergent and self.reducible(job)
+        if len(dealt_dims(s)) < len(s.indices) and not by_lanes:
             return {subject, *(f for f, _, _ in elements(s))}
         found = set()
         for fragment, index, stored in elements(s):
-            along = len(at) == 2 and len(index) == 1 and index[0] in at and not stored
+            along = len(at) == 2 and len(index) == 1 and index[0] in at and (by_lanes or not stored)
             if fragment.owner is not subject.owner or not (index == at or along):
                 found.add(fragment)
         return found
@@ -264,15 +297,15 @@ class _Planner:
                 operand = s.value if isinstance(s, ir.FragmentOp) else s.source
                 if isinstance(operand, ir.FragmentRef) and not uses.together(operand.fragment, s.target.fragment, True):
                     conflicts.add(operand.fragment)
-            elif isinstance(s, ir.FragmentReduce) and s.op != "all_sum":
-                source, target = s.source.fragment, s.target.fragment
-                if divergent or not self.reducible(source, target):
-                    conflicts |= {source, target}
-                    continue
+                continue
+            job = reduction(s)
+            if job is not None and not divergent and self.reducible(job):
                 by_lanes.add(id(s))
-                uses.rows.add(source)
-                uses.run_along(source, target, 1 - s.axis)
-            elif isinstance(s, ir.Apply) and len(dealt_dims(s)) == len(s.indices):
+                uses.rows.add(job.tile)
+                uses.run_along(job.tile, job.target.fragment, 1 - job.axis)
+            elif isinstance(s, ir.FragmentReduce) and job is not None:
+                conflicts |= {job.tile, job.target.fragment}
+            if isinstance(s, ir.Apply) and (id(s) in by_lanes or len(dealt_dims(s)) == len(s.indices)):
                 subject = s.fragment.fragment
                 for fragment, index, _ in elements(s):
                     if len(s.indices) == 2 and len(index) == 1 and index[0] in s.indices:
@@ -296,8 +329,9 @@ class _Planner:
             return True
         return bool(effects) and any(isinstance(n, ir.FragmentStore) for n in walk(s.body))
 
-    def reducible(self, source: ir.Fragment, target: ir.Fragment) -> bool:
+    def reducible(self, job: Reduction) -> bool:
         """Whether the holders of a row can reduce it among themselves."""
+        source, target = job.tile, job.target.fragment
         same = source.owner is target.owner
         return self.shuffles and same and len(source.shape) == 2 and not {source, target} & self.slots
 

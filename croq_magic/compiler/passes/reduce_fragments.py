@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
 from croq_magic.compiler.passes.fragment_layouts import WARP, Along, Rows, warp_part
-from croq_magic.compiler.passes.fragment_plan import Plan
+from croq_magic.compiler.passes.fragment_plan import Plan, reduction
 from croq_magic.compiler.passes.lower_fragments import Copies, cast, compute_type
 from croq_magic.compiler.types import BOOL, S32, DType
 
@@ -84,24 +84,29 @@ def _shape(layout: Rows, axis: int) -> _Shape:
     )
 
 
-def needs_array(s: ir.FragmentReduce, plan: Plan) -> bool:
+def needs_array(s: ir.FragmentReduce | ir.Apply, plan: Plan) -> bool:
     """Whether a reduction passes results between warps."""
-    layout = plan.layout(s.source.fragment)
-    return isinstance(layout, Rows) and _shape(layout, s.axis).parts > 1
+    job = reduction(s)
+    assert job is not None
+    layout = plan.layout(job.tile)
+    return isinstance(layout, Rows) and _shape(layout, job.axis).parts > 1
 
 
-def reduce(sharing: Sharing, s: ir.FragmentReduce, copies: Copies) -> ir.Body:
-    return _Reduction(sharing, s, copies).body()
+def reduce(sharing: Sharing, s: ir.FragmentReduce | ir.Apply, copies: Copies) -> ir.Body:
+    """The statements of a thread for a reduction that the plan has among those by lanes."""
+    return _Emitter(sharing, s, copies).body()
 
 
-class _Reduction:
-    def __init__(self, sharing: Sharing, s: ir.FragmentReduce, copies: Copies) -> None:
-        self.sharing, self.s, self.copies = sharing, s, copies
-        layout = sharing.plan.layout(s.source.fragment)
+class _Emitter:
+    def __init__(self, sharing: Sharing, s: ir.FragmentReduce | ir.Apply, copies: Copies) -> None:
+        job = reduction(s)
+        assert job is not None
+        self.sharing, self.s, self.job, self.copies = sharing, s, job, copies
+        layout = sharing.plan.layout(job.tile)
         assert isinstance(layout, Rows)
         self.layout = layout
-        self.shape = _shape(layout, s.axis)
-        dtype = s.source.fragment.dtype
+        self.shape = _shape(layout, job.axis)
+        dtype = job.tile.dtype if job.value is None else job.value.dtype
         if dtype.is_float:
             self.dtype = compute_type(dtype)
         else:
@@ -115,8 +120,8 @@ class _Reduction:
             return (sharing.looped([turn], (*before, *self.result(turn, value))),)
         units = _number(sharing.threads // self.layout.width)
         extents = (units, _number(shape.turns), _number(shape.entries))
-        array = ir.Buffer(f"{self.s.target.fragment.name}_parts", self.dtype, ir.Storage.SHARED, extents)
-        parts = views.at_leading(views.whole(array), (self.copies[self.s.source.fragment.owner],))
+        array = ir.Buffer(f"{self.job.target.fragment.name}_parts", self.dtype, ir.Storage.SHARED, extents)
+        parts = views.at_leading(views.whole(array), (self.copies[self.job.tile.owner],))
         store: ir.Stmt = ir.Store(parts, (turn, shape.place(sharing.member)), value)
         chosen = shape.writes(sharing.member)
         store = store if chosen is None else ir.If(chosen, (store,))
@@ -134,7 +139,7 @@ class _Reduction:
         return (
             ir.Declare(array),
             sharing.looped([turn], (*before, store)),
-            ir.Barrier(self.s.source.fragment.owner, _PARTS, span=self.s.span),
+            ir.Barrier(self.job.tile.owner, _PARTS, span=self.s.span),
             sharing.looped([again], gather),
         )
 
@@ -144,34 +149,35 @@ class _Reduction:
         return ir.Var(self.sharing.fresh(name), self.dtype, role)
 
     def both(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
-        if self.s.op == "sum":
+        if self.job.op == "sum":
             return ir.Binary("+", a, b, self.dtype)
         return ir.Builtin("__max", (a, b), self.dtype)
 
     def neutral(self) -> ir.Const:
         """What changes no result: a maximum of floats leaves out what is no number."""
         dtype: DType = self.dtype
-        if self.s.op == "sum":
+        if self.job.op == "sum":
             return ir.Const(0.0 if dtype.is_float else 0, dtype)
         return ir.Const(float("nan") if dtype.is_float else dtype.range[0], dtype)
 
     def element(self, turn: ir.Expr, number: ir.Expr, last: bool) -> ir.Expr:
         """One of the thread's own elements of a result; `last`: it may lie outside the fragment."""
-        layout, sharing, source = self.layout, self.sharing, self.s.source
-        loops = (turn, number) if self.s.axis == 1 else (number, turn)
-        coords = layout.coords(sharing.member, loops)
-        view = sharing.view(source, self.copies)
-        held = view.buffer.storage is not ir.Storage.SHARED
+        layout, job = self.layout, self.job
+        loops = (turn, number) if job.axis == 1 else (number, turn)
+        coords = layout.coords(self.sharing.member, loops)
         guards = layout.guards(coords)
-        if held:  # what a thread holds of rows (or columns) that are not there is harmless
-            guards = [g for g in guards if isinstance(g, ir.Binary) and g.left == coords[self.s.axis]] if last else []
-            load = ir.Load(views.whole(view.buffer, view.slot), (layout.place(loops),))
-        else:
-            load = ir.Load(view, coords)
-        value: ir.Expr = cast(load, self.dtype)
+        if job.value is None and job.tile not in self.sharing.plan.shared:
+            # What a thread holds of rows (or columns) that are not there is harmless.
+            guards = [g for g in guards if isinstance(g, ir.Binary) and g.left == coords[job.axis]] if last else []
+        value = cast(self.sharing.at(self.read(), job.indices, coords, loops, self.copies), self.dtype)
         for guard in guards:
             value = ir.Select(guard, value, self.neutral(), self.dtype)
         return value
+
+    def read(self) -> ir.Expr:
+        """What is reduced, over the indices of the job."""
+        job = self.job
+        return ir.FragmentLoad(ir.FragmentRef(job.tile), job.indices) if job.value is None else job.value
 
     def own(self, turn: ir.Expr) -> tuple[ir.Body, ir.Expr]:
         """Statements that reduce a thread's own elements, and the result."""
@@ -189,21 +195,25 @@ class _Reduction:
         if shape.lanes <= shape.stride:
             return before, value
         var = value if before and isinstance(value, ir.Var) else self.variable("total", ir.Role.LET)
-        combine = ir.CombineLanes(var, self.s.op, value, shape.lanes, shape.stride, span=self.s.span)
+        combine = ir.CombineLanes(var, self.job.op, value, shape.lanes, shape.stride, span=self.s.span)
         return (*before, combine), var
 
     def result(self, turn: ir.Expr, value: ir.Expr) -> ir.Body:
         """The result goes to all that hold it, or by one of them into shared storage."""
-        sharing, target = self.sharing, self.s.target
-        converted = cast(value, target.fragment.dtype)
+        sharing, target, update = self.sharing, self.job.target, self.job.update
+        converted = value if update else cast(value, target.fragment.dtype)
+        if update:  # in the type that the program computes in
+            assert self.job.value is not None
+            converted = cast(value, self.job.value.dtype)
         view = sharing.view(target, self.copies)
         if view.buffer.storage is not ir.Storage.SHARED:
-            return (ir.Store(views.whole(view.buffer, view.slot), (turn,), converted, span=self.s.span),)
-        extent = self.layout.shape[1 - self.s.axis]
-        along = Along(self.layout.width, extent, self.layout.lanes, 1 - self.s.axis)
+            place = views.whole(view.buffer, view.slot)
+            return (ir.Store(place, (turn,), converted, update, span=self.s.span),)
+        extent = self.layout.shape[1 - self.job.axis]
+        along = Along(self.layout.width, extent, self.layout.lanes, 1 - self.job.axis)
         coords = along.coords(sharing.member, (turn,))
         first = along.first(sharing.member)
-        store: ir.Stmt = ir.Store(view, coords, converted, span=self.s.span)
+        store: ir.Stmt = ir.Store(view, coords, converted, update, span=self.s.span)
         for guard in (*along.guards(coords), *([] if first is None else [first])):
             store = ir.If(guard, (store,))
         return (store,)

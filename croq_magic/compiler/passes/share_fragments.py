@@ -22,7 +22,7 @@ from croq_magic.compiler.passes import reduce_fragments
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.fragment_fences import fences
 from croq_magic.compiler.passes.fragment_layouts import Along, Linear, Rows, plain
-from croq_magic.compiler.passes.fragment_plan import Plan, dealt_dims, plan, primary
+from croq_magic.compiler.passes.fragment_plan import Plan, dealt_dims, plan, primary, reduction
 from croq_magic.compiler.passes.lower_fragments import (
     LOWER,
     Chain,
@@ -119,8 +119,9 @@ class Sharing(Lowering):
                 self.widths.setdefault(node.level, threads_of_unit(node) or threads)
         self.fresh_name = fresh
         self.plan: Plan = plan(region, self.widths, threads, shuffles)
-        reductions = (s for s in walk(region) if isinstance(s, ir.FragmentReduce) and id(s) in self.plan.by_lanes)
-        self.arrays = {id(s) for s in reductions if reduce_fragments.needs_array(s, self.plan)}
+        reductions = (s for s in walk(region) if isinstance(s, (ir.FragmentReduce, ir.Apply)))
+        by_lanes = (s for s in reductions if id(s) in self.plan.by_lanes)
+        self.arrays = {id(s) for s in by_lanes if reduce_fragments.needs_array(s, self.plan)}
         self.fences = fences(region, self.plan, self.arrays)
         self.registers: dict[int, ir.Fragment] = {}  # of views by their id: those of fragments that threads hold
         self._views: list[ir.View] = []  # keeps them alive
@@ -202,6 +203,9 @@ class Sharing(Lowering):
     ) -> _Run | None:
         """One statement on fragments, for the threads that stand here, or in a region of threads made for it."""
         self.subject = primary(s)
+        job = reduction(s) if id(s) in self.plan.by_lanes else None
+        if job is not None:
+            self.subject = job.tile
         below = [region for region in chain if region.level is not None and region.level.depth > Level.BLOCK.depth]
         alone = not below or below[-1].level is not Level.THREAD
         current = run
@@ -413,15 +417,31 @@ class Sharing(Lowering):
             return reduce_fragments.reduce(self, s, copies)
         return super().reduce(s, copies)
 
-    def apply(self, s: ir.Apply, copies: Copies) -> ir.Body:
-        def change(node: ir.Node) -> ir.Node | None:
-            if isinstance(node, ir.FragmentLoad):
-                return ir.Load(self.view(node.source, copies), node.index, span=node.span)
-            if isinstance(node, ir.FragmentStore):
-                return ir.Store(self.view(node.target, copies), node.index, node.value, node.op, span=node.span)
-            return None
+    def at(
+        self,
+        e: ir.Expr,
+        indices: tuple[ir.Var, ...],
+        coords: tuple[ir.Expr, ...],
+        loops: Sequence[ir.Expr],
+        copies: Copies,
+    ) -> ir.Expr:
+        """An expression over `indices` at the element `coords` of the current fragment, that of the turn `loops`."""
+        e = rewrite(e, lambda node: self._element(node, copies))
+        e = rewrite(e, lambda node: self._held(node, indices, loops))
+        return substitute(e, dict(zip(indices, coords, strict=True)))
 
-        body, shape = rewrite(s.body, change), s.fragment.fragment.shape
+    def _element(self, node: ir.Node, copies: Copies) -> ir.Node | None:
+        """An element of a fragment as that of the view which stands for it."""
+        if isinstance(node, ir.FragmentLoad):
+            return ir.Load(self.view(node.source, copies), node.index, span=node.span)
+        if isinstance(node, ir.FragmentStore):
+            return ir.Store(self.view(node.target, copies), node.index, node.value, node.op, span=node.span)
+        return None
+
+    def apply(self, s: ir.Apply, copies: Copies) -> ir.Body:
+        if id(s) in self.plan.by_lanes:
+            return reduce_fragments.reduce(self, s, copies)
+        body, shape = rewrite(s.body, lambda node: self._element(node, copies)), s.fragment.fragment.shape
         dims = dealt_dims(s)
         if len(dims) == len(shape):
             return (self.dealt(s.indices, shape, body),)
