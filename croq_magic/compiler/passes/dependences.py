@@ -9,7 +9,8 @@ from collections.abc import Iterable, Sequence
 
 from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.passes.accesses import Mode
-from croq_magic.compiler.passes.touches import MANY, Loops, Table, Touch, Toucher, turns
+from croq_magic.compiler.passes.owner_tables import MANY, Table, Tables, turns
+from croq_magic.compiler.passes.touches import Loops, Touch
 from croq_magic.compiler.visit import substitute
 
 MOST_SHIFTS = 1 << 12
@@ -37,8 +38,8 @@ class Item:
 class Dependences:
     """Compares touches before a point with those after it. `loops` are those around the point."""
 
-    def __init__(self, toucher: Toucher, loops: Loops) -> None:
-        self.toucher = toucher
+    def __init__(self, tables: Tables, loops: Loops) -> None:
+        self.tables = tables
         self.loops = loops
 
     def any(self, before: Sequence[Item], after: Sequence[Item]) -> bool:
@@ -64,19 +65,27 @@ class Dependences:
 
     def _compare(self, a: Item, b: Item, sample: bool) -> bool:
         unit = max(a.unit, b.unit, 1)
-        first = self.toucher.table(a.touch, self.loops, unit, a.edge, True, sample)
-        second = self.toucher.table(b.touch, self.loops, unit, b.edge, False, sample)
+        first = self.tables.table(a.touch, self.loops, unit, a.edge, True, sample)
+        second = self.tables.table(b.touch, self.loops, unit, b.edge, False, sample)
         if first is None or second is None:
             if sample:
                 return False  # too many elements are no reason before the others have been looked at
-            alone = self.toucher.alone(a.touch, unit)
-            return alone is None or alone != self.toucher.alone(b.touch, unit)
+            alone = self.tables.alone(a.touch, unit)
+            return alone is None or alone != self.tables.alone(b.touch, unit)
         if not first.owners or not second.owners:
             return False
         shifts = self._shifts(a, b, first, second)
         if shifts is None:
             return not sample
-        return any(_meet(first, second, shift) for shift in shifts)
+        for shift in shifts:
+            if first.low > second.high + shift or first.high < second.low + shift:
+                continue
+            self.tables.work -= len(second.owners)
+            if self.tables.work <= 0:
+                return not sample
+            if _meet(first, second, shift):
+                return True
+        return False
 
     def _shifts(self, a: Item, b: Item, first: Table, second: Table) -> Iterable[int] | None:
         """How far the elements of `b` may lie behind their place in its table, seen from the table of `a`; None if
@@ -148,8 +157,6 @@ def _everything(item: Item, others: Sequence[Item]) -> bool:
 
 def _meet(first: Table, second: Table, shift: int) -> bool:
     """Whether an element has two owners when the second table is moved by `shift`."""
-    if first.low > second.high + shift or first.high < second.low + shift:
-        return False
     known = first.owners.get
     for place, owner in second.owners.items():
         other = known(place + shift)

@@ -27,6 +27,7 @@ from croq_magic.compiler import ir
 from croq_magic.compiler.passes.accesses import Mode, of_statement
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.dependences import Dependences
+from croq_magic.compiler.passes.owner_tables import Tables
 from croq_magic.compiler.passes.place_shared import byte_size, place_shared
 from croq_magic.compiler.passes.reaching import ALL, Node, Paths
 from croq_magic.compiler.passes.structure import map_kernels
@@ -75,6 +76,7 @@ def _written(nodes: list[ir.Node]) -> set[ir.Buffer]:
 class _Dropping:
     def __init__(self, paths: Paths) -> None:
         self.paths = paths
+        self.tables = Tables(paths.toucher.scalars)
         self.added: dict[Node, Node] = {}  # by the barrier that moved: the one behind the loop
 
     def block(self) -> ir.Region:
@@ -102,7 +104,7 @@ class _Dropping:
         """Whether different threads touch the same before and behind a barrier."""
         before = self.paths.reach(node, False)
         after = self.paths.reach(node, True) if before else []
-        return Dependences(self.paths.toucher, node.site.loops).any(before, after)
+        return Dependences(self.tables, node.site.loops).any(before, after)
 
     def sink(self, node: Node) -> None:
         """Puts a barrier behind its loop if that is enough."""

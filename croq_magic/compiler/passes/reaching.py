@@ -95,8 +95,8 @@ class Paths:
         if size is None:
             return 0
         outer = site.chain[: site.chain.index(region) + 1]
-        own = self.toucher.varying - {var.name for r in outer for var in r.indices}
-        if any(self.toucher.differs((condition,), own) for condition in site.conditions):
+        own = self.toucher.scalars.varying - {var.name for r in outer for var in r.indices}
+        if any(self.toucher.scalars.differs((condition,), own) for condition in site.conditions):
             return 0
         return ALL if site.whole and size == self.toucher.count else size
 
