@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.limits import MAX_LOCAL_BYTES, MAX_SHARED_BYTES, MAX_SPAN_BYTES
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.place_shared import ALIGNMENT
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.text import format_expr
 from croq_magic.compiler.types import BOOL
@@ -18,6 +20,7 @@ _MOST = {
     ir.Storage.LOCAL: MAX_LOCAL_BYTES,
     ir.Storage.REGISTER: MAX_LOCAL_BYTES,
 }
+_EVENT_BYTES = 8
 _Sizes = list[tuple[int, str, Span | None]]  # bytes, name, place
 
 
@@ -71,9 +74,12 @@ def _too_large(found: _Sizes, storage: ir.Storage, total: int, function: ir.Func
 def _check_block(kernel: ir.Kernel, context: Context) -> None:
     declared = [node for node in walk(kernel.region) if isinstance(node, ir.Declare)]
     sizes = [(buffer_bytes(s.buffer), s) for s in declared if s.buffer.storage is ir.Storage.SHARED]
+    events = [node.event for node in walk(kernel.region) if isinstance(node, ir.DeclareEvent)]
     total = sum(size for size, _ in sizes)
+    beside = sum(_EVENT_BYTES * math.prod(e.slots) for e in events if e.storage is ir.Storage.SHARED)
+    total += -(-beside // ALIGNMENT) * ALIGNMENT  # buffers begin behind them
     limits = context.limits
-    if total <= limits.shared_bytes:
+    if not sizes or total <= limits.shared_bytes:
         return
     largest = max(sizes, key=lambda item: item[0])[1]
     span = largest.span or kernel.region.span

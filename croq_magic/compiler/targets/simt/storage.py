@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir
@@ -10,6 +11,10 @@ from croq_magic.compiler.passes.place_shared import ALIGNMENT, SWIZZLED, byte_si
 from croq_magic.compiler.visit import walk
 
 __all__ = ["ALIGNMENT", "SWIZZLED", "SharedLayout", "element_count", "register_dims", "shared_layout"]
+
+
+ALIGNED_RESULT = 16  # bytes of a result that one thread hands to the others of its unit
+_UNITS = 32  # groups of a block at most
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,15 +48,32 @@ def shared_layout(root: ir.Region, placed: dict[int, int], static_bytes: int) ->
         offsets[id(buffer)] = integers.constant(start)
         end = max(end, start + size)
     separate = sum(byte_size(b) or 0 for b in known)
-    total = integers.constant(-(-end // ALIGNMENT) * ALIGNMENT)
+    total = integers.constant(-(-end // ALIGNMENT) * ALIGNMENT if symbolic else end)
     for buffer in symbolic:
         align = integers.constant(alignment_of(buffer))
         offsets[id(buffer)] = total
         size_expr = integers.product((*buffer.shape, *map(integers.constant, (*buffer.slots, buffer.dtype.size))))
         total = integers.add(total, integers.mul(integers.ceildiv(size_expr, align), align))
-    dynamic = bool(symbolic) or end > static_bytes
+    dynamic = bool(symbolic) or end + _beside(root) > static_bytes
     arena = dynamic or (reused and end < separate)
     return SharedLayout(tuple(buffers), offsets, total, arena, dynamic)
+
+
+def _beside(root: ir.Region) -> int:
+    """The most bytes of the block's memory that a kernel takes for itself: its events, and results that one thread
+    hands to the others."""
+    nodes = list(walk(root))
+    events = sum(
+        event_bytes(node.event) * (_UNITS if node.event.storage is ir.Storage.LOCAL else 1)
+        for node in nodes
+        if isinstance(node, ir.DeclareEvent) and node.event.storage is not ir.Storage.GLOBAL
+    )
+    return events + sum(_UNITS * ALIGNED_RESULT for node in nodes if isinstance(node, ir.Atomic))
+
+
+def event_bytes(event: ir.Event) -> int:
+    """Bytes of an event that is in the block's memory."""
+    return 8 * math.prod(event.slots)
 
 
 def alignment_of(buffer: ir.Buffer) -> int:
