@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from targets.cuda_text import cubin, emission, kernel
 
 from croq_magic.compiler import evaluate, integers
+from croq_magic.compiler.types import S32, S64
 
 SEEDS = Path(__file__).parents[2] / "programs" / "seeds"
 
@@ -31,9 +33,8 @@ const s32* __restrict__ rhs, s32* __restrict__ output) {
   output_acc = 0;
   for (int tile_k = 0; tile_k < 16; ++tile_k) {
     if (thread < 64) {
-      const int i = thread;
-      const int i1 = i % 4;
-      const int i0 = i / 4;
+      const int i1 = thread % 4;
+      const int i0 = thread / 4;
       *(uint4*)&lhs_load[i0 * 16 + i1 * 4] = *(const uint4*)&lhs[px * 4096 + i0 * 256 + tile_k * 16 + i1 * 4];
     }
     if (thread >= 64 && thread < 128) {
@@ -89,15 +90,21 @@ extern "C" __global__ void __launch_bounds__(32) f_kernel(f32* __restrict__ r, c
     )
 
 
-def test_symbolic_extents_are_arguments_and_wide() -> None:
+def test_symbolic_extents_are_arguments_of_a_type_left_open() -> None:
+    """The text stands once; the host chooses the kernel whose indices have 32 bits where the extents allow it."""
     found = emission("__co__ f32 [M, N] f(f32 [M, N] x) { f32 [M, N] r; "
                      "parallel {i, j} by [M, N] r.at(i, j) = x.at(j % M, i % N); return r; }")  # fmt: skip
-    (launch,) = found.kernels
-    assert [(a.name, a.kind) for a in launch.arguments if a.kind == "scalar"] == [("N", "scalar"), ("M", "scalar")]
-    blocks = evaluate.function(launch.grid, ["M", "N"])
-    assert blocks(1000, 1000) == (3907, 1, 1)
-    assert "const int64_t place = int64_t(tile) * 256 + unit;" in found.text
+    wide, narrow = found.kernels
+    assert (wide.symbol, narrow.symbol, narrow.wide) == ("f_kernel_wide", "f_kernel", wide)
+    for kernel, dtype in ((narrow, S32), (wide, S64)):
+        assert [(a.name, a.dtype) for a in kernel.arguments if a.kind == "scalar"] == [("N", dtype), ("M", dtype)]
+        assert evaluate.function(kernel.grid, ["M", "N"])(1000, 1000) == (3907, 1, 1)
+    fits = evaluate.function((narrow.fits,), ["M", "N"])
+    assert fits(1000, 1000) == (True,) and fits(1, 1) == (True,)
+    assert fits(1 << 15, 1 << 16) == (False,) and fits(1 << 31, 1) == (False,)
+    assert "const croq_index place = croq_index(tile) * 256 + unit;" in found.text
     assert "if (place < N * M)" in found.text
+    assert re.search(r"^  f_kernel_body<int>\((x, r|r, x), N, M, croq_report\);$", found.text, re.MULTILINE)
 
 
 def test_asynchronous_copies_wait_for_their_own_group() -> None:
@@ -170,7 +177,7 @@ def test_swizzled_tiles_are_addressed_by_logical_elements() -> None:
   return r;
 }""")
     assert "__shared__ __align__(1024) f16 t[4096];" in text
-    assert "*(uint4*)&t[croq_swizzle(i * 8, 56)] = *(const uint4*)&x[i * 8];" in text
+    assert "*(uint4*)&t[croq_swizzle(thread * 8, 56)] = *(const uint4*)&x[thread * 8];" in text
 
 
 def test_large_shared_memory_is_dynamic() -> None:

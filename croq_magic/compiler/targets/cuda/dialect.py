@@ -32,10 +32,15 @@ class CudaDialect(Dialect):
     name = "cuda"
     header = "croq_cuda.h"
     keywords = frozenset(_KEYWORDS)
+    templates = True
 
     @property
     def async_bytes(self) -> tuple[int, ...]:  # type: ignore[override]
         return (4, 8, 16) if self.arch >= 80 else ()
+
+    @property
+    def cluster_blocks(self) -> int:  # type: ignore[override]
+        return 8 if self.arch >= 90 else 0  # more than 8 have to be asked for, and not every GPU has them
 
     # ------------------------------------------------------------------------------------------------ expressions
 
@@ -105,6 +110,7 @@ class CudaDialect(Dialect):
         threads: int,
         attributes: ir.RegionAttributes,
         shape: Sequence[int] = (),
+        cluster: int = 1,
     ) -> str:
         bounds = ""
         most = attributes.launch_bounds[0] if attributes.launch_bounds and attributes.launch_bounds[0] else threads
@@ -113,7 +119,12 @@ class CudaDialect(Dialect):
             bounds = f" __launch_bounds__({most}{f', {least}' if least else ''})"
         if attributes.maxnreg and not (attributes.launch_bounds and len(attributes.launch_bounds) > 1):
             bounds = f" __maxnreg__({attributes.maxnreg})"
+        if cluster > 1:
+            bounds = f" __cluster_dims__({cluster}, 1, 1){bounds}"
         return f'extern "C" __global__ void{bounds} {symbol}({", ".join(parameters)})'
+
+    def function_head(self, name: str, parameters: Sequence[str], index: str) -> str:
+        return f"template <typename {index}>\n__device__ __forceinline__ void {name}({', '.join(parameters)})"
 
     def pointer_type(self, dtype: DType, space: Space, constant: bool = False) -> str:
         return f"const {ctype(dtype)}*" if constant else f"{ctype(dtype)}*"
@@ -210,6 +221,15 @@ class CudaDialect(Dialect):
     def event_follow(self, event: str, alone: bool) -> str:
         return f"croq_mbarrier_{'arrive' if alone else 'expect'}_landed(&{event});"
 
+    def cluster_barrier(self) -> str:
+        return "croq_cluster_sync();"
+
+    def cluster_arrive(self, event: str, block: str) -> str:
+        return f"croq_cluster_arrive(&{event}, {block});"
+
+    def cluster_wait(self, event: str, generation: str) -> str:
+        return f"croq_cluster_wait(&{event}, {generation});"
+
     def far_arrive(self, event: str) -> str:
         return f"croq_far_arrive(&{event});"
 
@@ -225,8 +245,8 @@ class CudaDialect(Dialect):
         return f"choreo::croq_bits<int64_t>(f64({text}))"
 
     def print(self, pieces: Sequence[tuple[str, DType | None]]) -> list[str]:
-        lines = []
-        text, args = b"", []
+        lines: list[str] = []
+        text, args = b"", list[str]()
         for piece, dtype in pieces:
             if len(args) == _PRINTF_ARGUMENTS:
                 lines.append(_printf(text, args))

@@ -10,6 +10,7 @@ Narrow floats (f16, bf16, f8, ...) are storage: arithmetic on them is done in f3
 from __future__ import annotations
 
 import abc
+import copy
 import enum
 from collections.abc import Sequence
 
@@ -46,11 +47,19 @@ class Dialect(abc.ABC):
     index64: str = "int64_t"
     warp: int = 32
     async_bytes: tuple[int, ...] = ()
+    cluster_blocks: int = 0
     vector_bytes: int = 16
     warp_barriers: bool = True  # whether a part of a block can meet
     static_shared_bytes: int = 48 * 1024
     null: str = "nullptr"
+    templates: bool = False  # whether a function may leave a type open
     keywords: frozenset[str] = frozenset()  # words that no variable may be called, besides those of C++
+
+    def with_index(self, name: str) -> Dialect:
+        """The dialect with another name for `index64`."""
+        new = copy.copy(self)
+        object.__setattr__(new, "index64", name)
+        return new
 
     # ------------------------------------------------------------------------------------------------ expressions
 
@@ -119,9 +128,14 @@ class Dialect(abc.ABC):
         threads: int,
         attributes: ir.RegionAttributes,
         shape: Sequence[int] = (),
+        cluster: int = 1,
     ) -> str:
         """The declaration of a kernel, without its body. `threads` is the size of a block, `shape`
-        its extents along x, y, z; 0 is one that is not known."""
+        its extents along x, y, z; 0 is one that is not known. So many neighbours along x are a `cluster`."""
+
+    def function_head(self, name: str, parameters: Sequence[str], index: str) -> str:
+        """The declaration of a function that kernels call, of a type of indices that is left open."""
+        raise Unsupported(f"functions of open types are not supported by the {self.name} target")
 
     @abc.abstractmethod
     def pointer_type(self, dtype: DType, space: Space, constant: bool = False) -> str:
@@ -251,6 +265,18 @@ class Dialect(abc.ABC):
         this is its arrival, and it wrote nothing else that waiters may read. Otherwise `event_arrive` must come next,
         and the generation completes after both."""
         raise Unsupported(f"arrivals of asynchronous copies are not supported by the {self.name} target")
+
+    def cluster_barrier(self) -> str:
+        """A barrier of all threads of a cluster's blocks, as a statement; it orders memory among them."""
+        raise Unsupported(f"clusters are not supported by the {self.name} target")
+
+    def cluster_arrive(self, event: str, block: str) -> str:
+        """A statement: one party arrives at the event of another block of the cluster, by its number there."""
+        raise Unsupported(f"clusters are not supported by the {self.name} target")
+
+    def cluster_wait(self, event: str, generation: str) -> str:
+        """A statement: `event_wait` at an event of the block at which all blocks of the cluster arrive."""
+        raise Unsupported(f"clusters are not supported by the {self.name} target")
 
     def far_arrive(self, event: str) -> str:
         """A statement: one party arrives at an event in device memory; `event` is its word, an lvalue, which was zero

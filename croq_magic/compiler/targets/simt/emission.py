@@ -41,7 +41,8 @@ class KernelArgument:
 class SimtKernel:
     """One launch's kernel. Extents of `grid` and `block` are given for x, y, z; `shared_bytes` is dynamic shared
     memory. Expressions are over symbolic dimensions, parameters and host variables. `cooperative`: all blocks must run
-    at the same time."""
+    at the same time. `wide` is the same kernel with indices of 64 bits, for extents that do not meet `fits`; where both
+    are in a module, it comes first."""
 
     symbol: str
     launch: ir.Launch
@@ -51,6 +52,8 @@ class SimtKernel:
     shared_bytes: ir.Expr
     cooperative: bool = False
     cluster: tuple[int, ...] = ()
+    wide: SimtKernel | None = None
+    fits: ir.Expr = ir.TRUE
 
 
 @dataclasses.dataclass(frozen=True)
@@ -67,4 +70,4 @@ class SimtEmission:
 
     def kernel_of(self, launch: ir.Launch) -> SimtKernel:
         """The kernel of a launch statement."""
-        return next(kernel for kernel in self.kernels if kernel.launch is launch)
+        return next(kernel for kernel in reversed(self.kernels) if kernel.launch is launch)

@@ -12,7 +12,7 @@ from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.targets.simt.dialect import Dialect
 from croq_magic.compiler.targets.simt.emission import SimtEmission, SimtKernel
 from croq_magic.compiler.targets.simt.guards import ModuleState
-from croq_magic.compiler.targets.simt.kernel import KernelEmitter
+from croq_magic.compiler.targets.simt.kernel import BODY, WIDE_FORM, KernelEmitter
 from croq_magic.compiler.visit import walk
 
 
@@ -49,12 +49,12 @@ def emit_module(
         called = {n.function.split("::")[0] for n in walk(function.body) if isinstance(n, ir.Call)}
         for launch in function.launches():
             symbol = launch.kernel.name
-            while symbol in symbols or symbol in called:
+            while {symbol, symbol + BODY, symbol + WIDE_FORM} & (symbols | called):
                 symbol += "_"
-            symbols.add(symbol)
+            symbols |= {symbol, symbol + BODY, symbol + WIDE_FORM}
             try:
                 emitter = KernelEmitter(state, launch, symbol, called | {symbol})
-                kernels.append(emitter.emit())
+                kernels += emitter.emit()
             except Unsupported as problem:
                 problem.span = problem.span or launch.span or function.span
                 raise

@@ -24,6 +24,7 @@ from croq_magic.compiler.targets.emit_cxx import (
 )
 from croq_magic.compiler.targets.emit_cxx import Expressions as CxxExpressions
 from croq_magic.compiler.targets.simt.dialect import Dialect
+from croq_magic.compiler.targets.simt.index_limits import IndexLimits
 from croq_magic.compiler.targets.simt.overflow import SEES_OVERFLOW
 from croq_magic.compiler.types import BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
 from croq_magic.compiler.visit import walk
@@ -36,10 +37,12 @@ _MATH = frozenset(
 _RENAMED = {"__exp2f": "exp2", "__frcp_rn": "frcp", "__fmaf": "fma", "__max": "fmax", "__min": "fmin"}
 _INDEX_ROLES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
 
+_COMPARISONS = ("<", "<=", ">", ">=", "==", "!=")
 _UNSIGNED = {S32: U32, S64: U64}
 
 buffer_offset = CxxExpressions.offset_expr
-Text = tuple[str, int, bool]  # of an index: the text, its precedence, whether it has 64 bits
+Text = tuple[str, int, int]  # of an index: the text, its precedence, its width
+NARROW, EXTENT, WIDE = 0, 1, 2  # widths: 32 bits; what the kernel's extents have, `index64` of the dialect; 64 bits
 
 
 def _is_sum(e: ir.Expr) -> bool:
@@ -93,6 +96,7 @@ class Expressions:
     divide: Callable[[ir.Binary, str], str]
     registers: Callable[[ir.View, tuple[ir.Expr, ...]], str | None]
     modular: bool = False  # sums and products may wrap in 32 bits, as the result is known to fit
+    limits: IndexLimits | None = None  # of a kernel whose extents may have 32 bits: what they must then be
 
     # ------------------------------------------------------------------------------------------------- indices
 
@@ -102,51 +106,59 @@ class Expressions:
         return f"({text})" if level < parent else text
 
     def index_text(self, e: ir.Expr) -> Text:
-        """The text of an index, its precedence, and whether it has 64 bits."""
+        """The text of an index, its precedence, and its width."""
         if isinstance(e, ir.Const) and isinstance(e.value, (int, bool)):
             number = int(e.value)
-            wide = not -(1 << 31) <= number < 1 << 31
+            wide = NARROW if -(1 << 31) <= number < 1 << 31 else WIDE
             text = self.dialect.literal(number, S64 if wide else S32)
             return text, PRIMARY if number >= 0 else PREFIX, wide
         if isinstance(e, ir.Var):
             if e.dtype is U32:
-                return self._widened(self.variable(e)), PRIMARY, True
+                return self._as_s64(self.variable(e)), PRIMARY, WIDE
             if e.role in _INDEX_ROLES or e.dtype.is_integer:
-                return self.variable(e), PRIMARY, is_wide_variable(e)
-            return self.dialect.convert(self.dialect.index32, self.variable(e)), PRIMARY, False
+                wide = EXTENT if e.role in (*_INDEX_ROLES, ir.Role.DIM) else WIDE
+                return self.variable(e), PRIMARY, wide if is_wide_variable(e) else NARROW
+            return self.dialect.convert(self.dialect.index32, self.variable(e)), PRIMARY, NARROW
+        if isinstance(e, ir.Cast) and e.dtype is S64 and isinstance(e.operand, ir.Var) and _is_index(e.operand):
+            return self.index_text(e.operand)
         if isinstance(e, ir.Unary) and e.op == "-" and e.dtype.is_integer:
-            operand = self.index_text(e.operand)
-            if not operand[2] and not self.modular and not fits(e):
-                operand = self._wide(operand)
+            operand = self._widened(self.index_text(e.operand), self._width(e))
             return f"-{_in(operand, PREFIX + 1)}", PREFIX, operand[2]
         if isinstance(e, ir.Binary) and e.op in "+-*" and e.dtype.is_integer:
             level = binary_level(e.op)
             left, right = self._pair(e)
-            return f"{_in(left, level)} {e.op} {_in(right, level + 1)}", level, left[2] or right[2]
+            return f"{_in(left, level)} {e.op} {_in(right, level + 1)}", level, max(left[2], right[2])
         if isinstance(e, ir.Binary) and e.op in "/%" and e.dtype.is_integer:
             return self._index_division(e)
         if isinstance(e, ir.Builtin) and e.name in ("__max", "__min", "cdiv") and e.dtype.is_integer:
             narrow = all(map(fits, (*e.args, e)))
             name = "ceildiv" if e.name == "cdiv" else e.name[2:]
             args = [self.index(a) for a in e.args]
-            return self.dialect.helper(name, S32 if narrow else None, args), PRIMARY, not narrow
+            return self.dialect.helper(name, S32 if narrow else None, args), PRIMARY, NARROW if narrow else WIDE
         if isinstance(e, ir.Select):
             then, other = self.index_text(e.then), self.index_text(e.other)
             condition = self.value(e.condition, CHOICE + 1)
-            return f"{condition} ? {_in(then, CHOICE)} : {_in(other, CHOICE)}", CHOICE, then[2] or other[2]
+            return f"{condition} ? {_in(then, CHOICE)} : {_in(other, CHOICE)}", CHOICE, max(then[2], other[2])
         text, level = self._value(e)
         if e.dtype is S64:
-            return text, level, True
+            return text, level, WIDE
         if e.dtype in (U64, U32):
-            return self._widened(text), PRIMARY, True
-        return (text, level, False) if e.dtype is S32 else (self.dialect.convert("int", text), PRIMARY, False)
+            return self._as_s64(text), PRIMARY, WIDE
+        return (text, level, NARROW) if e.dtype is S32 else (self.dialect.convert("int", text), PRIMARY, NARROW)
 
     def _pair(self, e: ir.Binary) -> tuple[Text, Text]:
         """Both operands, one of them widened where 32 bits may not hold the result."""
         left, right = self.index_text(e.left), self.index_text(e.right)
-        if not left[2] and not right[2] and not self.modular and not fits(e):
-            left = self._wide(left)
-        return left, right
+        width = self._width(e)
+        return (left, right) if right[2] >= width else (self._widened(left, width), right)
+
+    def _width(self, e: ir.Expr) -> int:
+        """The width that a sum or product needs."""
+        if fits(e):
+            return NARROW
+        if self.limits is None:
+            return NARROW if self.modular else EXTENT
+        return EXTENT if self.modular or self.limits.admit(e) else WIDE
 
     def _index_division(self, e: ir.Binary) -> Text:
         modular, self.modular = self.modular, False
@@ -159,19 +171,23 @@ class Expressions:
             left = self.index_text(e.left)
             low, _ = integers.interval(e.left)
             if low is not None and low >= 0 and not left[2]:  # no correction of negative dividends
-                return f"{_in(left, TIMES)} {e.op} {integers.value(e.right)}", TIMES, False
+                return f"{_in(left, TIMES)} {e.op} {integers.value(e.right)}", TIMES, NARROW
             return f"{_in(left, TIMES)} {e.op} {self.index(e.right, TIMES + 1)}", TIMES, left[2]
         low, _ = integers.interval(e.right)
         left, right = self.index_text(e.left), self.index_text(e.right)
         if low is not None and low > 0:
-            return f"{_in(left, TIMES)} {e.op} {_in(right, TIMES + 1)}", TIMES, left[2] or right[2]
-        return self._division(e, None), PRIMARY, True
+            return f"{_in(left, TIMES)} {e.op} {_in(right, TIMES + 1)}", TIMES, max(left[2], right[2])
+        return self._division(e, None), PRIMARY, WIDE
 
-    def _wide(self, text: Text) -> Text:
-        return self._widened(text[0]), PRIMARY, True
+    def _widened(self, text: Text, width: int) -> Text:
+        if text[2] >= width:
+            return text
+        if width == EXTENT:
+            return self.dialect.convert(self.dialect.index64, text[0]), PRIMARY, EXTENT
+        return self._as_s64(text[0]), PRIMARY, WIDE
 
-    def _widened(self, text: str) -> str:
-        return self.dialect.convert(self.dialect.index64, text)
+    def _as_s64(self, text: str) -> str:
+        return self.dialect.convert(self.dialect.ctype(S64) if self.limits else self.dialect.index64, text)
 
     # -------------------------------------------------------------------------------------------------- values
 
@@ -198,7 +214,8 @@ class Expressions:
             return f"{condition} ? {self.value(e.then, CHOICE)} : {self.value(e.other, CHOICE)}", CHOICE
         if isinstance(e, ir.Cast):
             if e.dtype is S64 and isinstance(e.operand, ir.Var) and e.operand.role is ir.Role.DIM:
-                return self.variable(e.operand), PRIMARY
+                text = self.variable(e.operand)
+                return (text if self.limits is None else d.convert(d.ctype(S64), text)), PRIMARY
             source = e.operand.dtype
             moved = _moved(e.operand, e.dtype)
             if moved is not None:
@@ -248,6 +265,8 @@ class Expressions:
         if is_narrow(kind) and op not in ("&&", "||"):
             text = f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}"
             return (text, level) if e.dtype is BOOL else (d.narrow(text, e.dtype), PRIMARY)
+        if kind is S64 and op in _COMPARISONS and _is_index(e.left) and _is_index(e.right):
+            return f"{self.index(e.left, level)} {op} {self.index(e.right, level + 1)}", level
         if op in SEES_OVERFLOW:
             return self._wrapped(f"{self._exact(e.left, level)} {op} {self._exact(e.right, level + 1)}", level, e.dtype)
         return self._wrapped(f"{self.operand(e.left, level)} {op} {self.operand(e.right, level + 1)}", level, e.dtype)
@@ -307,8 +326,12 @@ class Expressions:
 
     def place(self, buffer: ir.Buffer, offset: ir.Expr) -> str:
         """The position of an element in memory, from its logical offset in the whole buffer."""
-        count = integers.value(integers.product((*buffer.shape, *map(integers.constant, buffer.slots))))
-        self.modular = count is not None and count < 1 << 31
+        size = integers.product((*buffer.shape, *map(integers.constant, buffer.slots)))
+        count = integers.value(size)
+        if count is None and self.limits is not None:
+            self.modular = self.limits.admit(size)
+        else:
+            self.modular = count is not None and count < 1 << 31
         text = self.index(offset)
         self.modular = False
         mask = swizzle_mask(buffer)

@@ -138,6 +138,17 @@ class SimtHostFunction(HostFunction):
 
     def launch(self, s: ir.Launch) -> None:
         kernel = self.launches[id(s)]
+        if kernel.wide is None:
+            self._launch(s, kernel)
+            return
+        with self.block(f"if ({self.expressions.value(kernel.fits)})", "} else {"):
+            self._launch(s, kernel)
+        self.depth += 1
+        self._launch(s, kernel.wide)
+        self.depth -= 1
+        self.line("}")
+
+    def _launch(self, s: ir.Launch, kernel: SimtKernel) -> None:
         arguments = []
         for argument in kernel.arguments:
             if argument.kind == "report":

@@ -330,6 +330,16 @@ class HostWriter:
 
     def launch(self, s: ir.Launch) -> None:
         kernel = self.kernels[id(s)]
+        if kernel.wide is None:
+            self._launch(s, kernel)
+            return
+        self.types.update(node.dtype.name for node in walk(kernel.fits) if isinstance(node, ir.Expr))
+        with self.block(f"if {self.value(kernel.fits)}:"):
+            self._launch(s, kernel)
+        with self.block("else:"):
+            self._launch(s, kernel.wide)
+
+    def _launch(self, s: ir.Launch, kernel: SimtKernel) -> None:
         arguments = []
         for argument in kernel.arguments:
             if argument.kind == "buffer":

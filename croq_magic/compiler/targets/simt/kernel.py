@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Iterable, Sequence
 
 from croq_magic.compiler import integers, ir
@@ -15,6 +16,7 @@ from croq_magic.compiler.targets.simt.emission import KernelArgument, SimtKernel
 from croq_magic.compiler.targets.simt.events import Events
 from croq_magic.compiler.targets.simt.groups import pending_groups
 from croq_magic.compiler.targets.simt.guards import REPORT, ModuleState
+from croq_magic.compiler.targets.simt.index_limits import IndexLimits
 from croq_magic.compiler.targets.simt.overflow import watched
 from croq_magic.compiler.targets.simt.parties import Axes
 from croq_magic.compiler.targets.simt.storage import (
@@ -26,16 +28,19 @@ from croq_magic.compiler.targets.simt.storage import (
     shared_layout,
 )
 from croq_magic.compiler.targets.simt.threads import grid_chain, threads_of
-from croq_magic.compiler.types import S64
+from croq_magic.compiler.types import S32, S64, DType
 from croq_magic.compiler.visit import children, walk
 
 Level = ir.Level
+Extents = tuple[ir.Expr, ir.Expr, ir.Expr]
+BODY, WIDE_FORM = "_body", "_wide"  # behind a kernel's name: the function of open extents, the kernel of 64 bits
 COUNTER = "croq_counter"
 ARENA = "croq_shared"
+INDEX = "croq_index"  # the type of extents that is left open
 _AXES = 3
 _MAX_GRID = 65535  # blocks along y and z
 _NAMELESS = (ir.Store, ir.Assign, ir.If, ir.For, ir.While, ir.Barrier, ir.Fence)
-_RESERVED = ("thread", REPORT, COUNTER, ARENA)
+_RESERVED = ("thread", REPORT, COUNTER, ARENA, INDEX)
 
 
 class KernelEmitter(Events):
@@ -43,12 +48,19 @@ class KernelEmitter(Events):
 
     def __init__(self, state: ModuleState, launch: ir.Launch, symbol: str, reserved: Iterable[str]) -> None:
         self.grid = grid_chain(launch.kernel.region)
+        self.block_region = self.grid[-1]
+        self.extents_open = state.dialect.templates and any(
+            isinstance(n, ir.Var) and n.role is ir.Role.DIM for n in walk(launch.kernel.region)
+        )
+        if self.extents_open:
+            state = ModuleState(state.dialect.with_index(INDEX), state.checks)
         super().__init__(state, Names({*reserved, *_RESERVED, *state.dialect.keywords}), threads_of(self.grid[-1]))
+        if self.extents_open:
+            self.expressions.limits = IndexLimits()
         self.launch = launch
         self.symbol = symbol
         self.root = launch.kernel.region
         self.taken = {n.name for n in walk(self.root) if isinstance(n, (ir.Var, ir.Buffer))}  # names of the IR
-        self.block_region = self.grid[-1]
         self.cooperative = self.block_region.attributes.cooperative
         self.declared: set[str] = set()
         self.read: set[str] = set()  # variables that the text uses
@@ -65,7 +77,8 @@ class KernelEmitter(Events):
         self.waits = pending_groups(self.block_region, self.is_group, self.arrivals.triggers)
         self._ends: list[str] = []
 
-    def emit(self) -> SimtKernel:
+    def emit(self) -> tuple[SimtKernel, ...]:
+        """The kernel; behind its wide form where it has one."""
         self.instance = [var for region in self.grid for var in region.indices]
         for var in self.instance:
             self.define(var)
@@ -77,23 +90,57 @@ class KernelEmitter(Events):
         events = self.event_definitions()
         prologue = [*self._thread_number(), *head, *self._shared(), *events]
         arguments = self._all_arguments()
-        parameters = [self._parameter(a) for a in arguments]
         dynamic, declaration = ("", "")
         if self.layout.dynamic:
             dynamic, declaration = self.dialect.dynamic_shared(ARENA, self._alignment())
-        parameters += [dynamic] if dynamic else []
-        shape = tuple(integers.value(extent) or 0 for extent in self.threads.block)
-        attributes = self.block_region.attributes
         self.depth = 0
         self._place = None
         self.at(self.launch.span)
-        self.line(self.dialect.kernel_head(self.symbol, parameters, self.threads.count or 0, attributes, shape) + " {")
-        if declaration:
-            self.line("  " + declaration)
-        self.lines += [*prologue, *body, "}"]
+        text = [*([f"  {declaration}"] if declaration else []), *prologue, *body, *self.event_endings(), "}"]
+        kernel = self._kernel(self.symbol, arguments, grid)
+        limits = self.expressions.limits
+        if limits is None or not (_extents(arguments) or any(INDEX in line for line in text)):
+            self.line(self._head(kernel, [*map(self._parameter, arguments), *([dynamic] if dynamic else [])]) + " {")
+            self.lines += text
+            return (kernel,)
+        name = f"{self.symbol}{BODY}"
+        self.lines += self.dialect.function_head(name, list(map(self._parameter, arguments)), INDEX).split("\n")
+        self.lines[-1] += " {"
+        self.lines += text
+        return self._entries(kernel, name, limits)
+
+    def _kernel(self, symbol: str, arguments: tuple[KernelArgument, ...], grid: Extents) -> SimtKernel:
         together = self.cooperative or bool(self.far)
         total = self.layout.total if self.layout.dynamic else integers.ZERO
-        return SimtKernel(self.symbol, self.launch, arguments, grid, self.threads.block, total, together)
+        cluster = (self.cluster_size, 1, 1) if self.cluster_size > 1 else ()
+        return SimtKernel(symbol, self.launch, arguments, grid, self.threads.block, total, together, cluster)
+
+    def _head(self, kernel: SimtKernel, parameters: list[str]) -> str:
+        shape = tuple(integers.value(extent) or 0 for extent in self.threads.block)
+        attributes = self.block_region.attributes
+        count = self.threads.count or 0
+        return self.dialect.kernel_head(kernel.symbol, parameters, count, attributes, shape, self.cluster_size)
+
+    def _entries(self, kernel: SimtKernel, name: str, limits: IndexLimits) -> tuple[SimtKernel, ...]:
+        """Kernels of a function whose type of extents is open: one for extents that 32 bits hold, one for all."""
+        fits = limits.condition()
+        kinds: list[tuple[str, str, DType]] = [("", "int", S32), (WIDE_FORM, "int64_t", S64)]
+        kinds = kinds[1:] if not limits.possible else kinds[:1] if fits is ir.TRUE else kinds
+        found: list[SimtKernel] = []
+        for suffix, index, dtype in kinds:
+            arguments = tuple(
+                dataclasses.replace(a, dtype=dtype) if a in _extents(kernel.arguments) else a for a in kernel.arguments
+            )
+            symbol = kernel.symbol + (suffix if len(kinds) > 1 else "")
+            found.append(dataclasses.replace(kernel, symbol=symbol, arguments=arguments))
+            parameters = [self._parameter(a, index) for a in arguments]
+            self.lines += ["", self._head(found[-1], parameters) + " {"]
+            self.lines.append(f"  {name}<{index}>({', '.join(a.name for a in arguments)});")
+            self.lines.append("}")
+        if len(found) == 1:
+            return tuple(found)
+        narrow, wide = found
+        return wide, dataclasses.replace(narrow, wide=wide, fits=fits)
 
     # --------------------------------------------------------------------------------------------------- parameters
 
@@ -109,6 +156,8 @@ class KernelEmitter(Events):
         self.read.add(var.name)
         if var.name not in self.declared:  # dimensions, parameters, scalars and loop indices of the host part
             dtype = S64 if var.role is ir.Role.DIM else var.dtype
+            if self.expressions.limits is not None and var.role is ir.Role.DIM:
+                self.expressions.limits.admit(var)
             self.arguments.setdefault(name, KernelArgument(name, "scalar", dtype, var))
         return name
 
@@ -127,7 +176,7 @@ class KernelEmitter(Events):
             found.append(KernelArgument(REPORT, "report", written=True))
         return tuple(found)
 
-    def _parameter(self, a: KernelArgument) -> str:
+    def _parameter(self, a: KernelArgument, index: str = INDEX) -> str:
         if a.kind == "report":
             return self.dialect.report_parameter(REPORT)
         if a.kind == "counter":
@@ -135,6 +184,8 @@ class KernelEmitter(Events):
         if a.kind == "buffer":
             assert a.dtype is not None
             return self.dialect.buffer_parameter(a.dtype, a.name, not a.written, True)
+        if self.extents_open and isinstance(a.node, ir.Var) and a.node.role is ir.Role.DIM:
+            return f"{index} {a.name}"
         return self.dialect.scalar_parameter(a.dtype, a.name)
 
     # ---------------------------------------------------------------------------------------------------- the grid
@@ -144,6 +195,14 @@ class KernelEmitter(Events):
 
     def cluster_axes(self) -> Axes:
         return list(zip(self.block_region.indices, self.block_region.extents, strict=True))
+
+    @property
+    def cluster_size(self) -> int:
+        """Blocks of a cluster, which are neighbours along x: the grid of more than one level is linear, the block's
+        indices the fastest."""
+        inside = any(region.level is Level.CLUSTER for region in self.grid)
+        size = integers.value(integers.product(extent for _, extent in self.cluster_axes())) if inside else None
+        return size if size is not None and size <= self.dialect.cluster_blocks else 0
 
     def _grid(self) -> tuple[ir.Expr, ir.Expr, ir.Expr]:
         """Declares the indices of the grid and returns its extents."""
@@ -271,7 +330,7 @@ class KernelEmitter(Events):
         """The body of an instance; `yield` jumps behind it."""
         yields = any(isinstance(n, ir.Yield) for n in nested(s.body))
         label = self.names.fresh("end_of_instance") if yields else ""
-        if yields and self._is_last(s):
+        if yields and self._is_last(s) and not self.spread:
             label = "return"
         self._ends.append(label)
         with self.nest(guards):
@@ -373,6 +432,11 @@ class KernelEmitter(Events):
 def _alone(chain: Sequence[ir.Region]) -> bool:
     """Whether regions have one instance each."""
     return all(integers.value(extent) == 1 for region in chain for extent in region.extents)
+
+
+def _extents(arguments: tuple[KernelArgument, ...]) -> list[KernelArgument]:
+    """Those arguments that are symbolic extents."""
+    return [a for a in arguments if isinstance(a.node, ir.Var) and a.node.role is ir.Role.DIM]
 
 
 def _written(root: ir.Region) -> set[ir.Buffer]:

@@ -17,7 +17,7 @@ from croq_magic.compiler.targets.simt import copies
 from croq_magic.compiler.targets.simt.copies import PRIVATE
 from croq_magic.compiler.targets.simt.crews import Crews
 from croq_magic.compiler.targets.simt.dialect import space_of
-from croq_magic.compiler.targets.simt.expressions import buffer_offset, depends_on, fits, plus
+from croq_magic.compiler.targets.simt.expressions import WIDE, buffer_offset, depends_on, fits, plus
 from croq_magic.compiler.types import BOOL, F32, S32, S64
 from croq_magic.compiler.visit import walk
 
@@ -117,7 +117,7 @@ class Statements(Crews):
         if s.value is not None:
             self.note(s.var, s.value)
         if s.var.role is ir.Role.REGION and s.value is not None:  # an index that a pass computes
-            kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
+            kind = self.index_kind(s.var, s.value)
             self.line(f"const {kind} {self.names.of(s.var)} = {self.expressions.index(s.value)};")
             # A failed check names the program's indices, not those of the blocks and threads they are computed from.
             made_of = {n for n in walk(s.value) if isinstance(n, ir.Var)}
@@ -129,6 +129,15 @@ class Statements(Crews):
         exact = s.var.name in self.watched
         value = "" if s.value is None else f" = {self.expressions.converted(s.value, s.var.dtype, exact)}"
         self.line(f"{constant}{self.scalar_type(s.var)} {self.names.of(s.var)}{value};")
+
+    def index_kind(self, var: ir.Var, value: ir.Expr) -> str:
+        """The type of an index that a pass or a loop computes."""
+        if var.dtype.bits < 64:
+            return self.dialect.index32
+        limits = self.expressions.limits
+        if limits is not None and self.expressions.index_text(value)[2] == WIDE:
+            limits.possible = False
+        return self.dialect.index64
 
     def scalar_type(self, var: ir.Var) -> str:
         return "int" if var.dtype is S32 else self.dialect.ctype(var.dtype)
@@ -323,7 +332,7 @@ class Statements(Crews):
         pragma = self._pragma(s)
         if pragma:
             self.line(pragma)
-        kind = self.dialect.index64 if s.var.dtype.bits == 64 else self.dialect.index32
+        kind = self.index_kind(s.var, s.stop)
         step = f"++{name}" if s.step == 1 else f"{name} += {s.step}"
         around = self.instance
         self.instance = [*around, s.var]
