@@ -378,6 +378,29 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
 #endif
 #endif
 
+#if !defined(CROQ_EMULATE) && (!defined(__CUDA_ARCH__) || __CUDA_ARCH__ >= 900)
+// All threads of the blocks of a cluster meet; what they wrote before is visible to all of them.
+CROQ_INLINE void croq_cluster_sync() {
+  asm volatile("barrier.cluster.arrive.release;" : : : "memory");
+  asm volatile("barrier.cluster.wait.acquire;" : : : "memory");
+}
+// One arrival at the mbarrier that block `rank` of the cluster has at the place of `word`.
+CROQ_INLINE void croq_cluster_arrive(uint64_t* word, unsigned rank) {
+  asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;"
+               " mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }"
+               : : "r"(croq_shared_address(word)), "r"(rank) : "memory");
+}
+// Waits at the block's own mbarrier for arrivals of the whole cluster.
+CROQ_INLINE void croq_cluster_wait(uint64_t* word, unsigned parity) {
+  unsigned done;
+  do {
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 p, [%1], %2;"
+                 " selp.u32 %0, 1, 0, p; }"
+                 : "=r"(done) : "r"(croq_shared_address(word)), "r"(parity & 1) : "memory");
+  } while (!done);
+}
+#endif
+
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ < 800
 // Before sm_80 the same by counting: the low half holds the arrivals that are missing, the high half their number and,
 // in its last bit, the phase.

@@ -98,18 +98,29 @@ struct Region {      // a range of memory that kernels may use, with what is kno
 const int64_t kZone = 4096;
 
 const uint32_t kBarriers = 16;
+const uint32_t kCluster = 16;  // most blocks of a cluster
 struct Worker;
+struct Block;
+
+struct Cluster {
+  Cluster* next;            // of those that nobody uses
+  Block* blocks[kCluster];  // that are under way, by rank
+  uint32_t size, threads, begun, gone;  // blocks; threads of each; blocks that have begun, and ended
+  uint64_t arrived, ended;  // threads at its barrier, threads that have ended
+};
 
 struct Block : croq_block_state {
   Worker* worker;
   uint32_t serial, ended, number;
   uint32_t at_grid, stride, offset;  // threads in the grid's barrier; the order in which threads start
-  Queue ready, spinning, gathered;
+  Queue ready, spinning, gathered, meeting;  // the last two: at the barrier of the grid, of the cluster
   Barrier barriers[kBarriers];
   Warp* warps;
   uint32_t warp_capacity;
   Mbarrier* mbarriers;
   uint32_t mbarrier_count, mbarrier_capacity;
+  Cluster* cluster;
+  uint32_t rank;
   Arrival* arrivals;                 // those that wait for copies, oldest first
   Block* other;                      // the next block of the worker that is under way, in a ring
   char* image;                       // its static shared memory while another block's is in place
@@ -134,6 +145,8 @@ struct Worker {
   croq_thread* stacks;  // all in use
   croq_thread* dead;    // a stack that is being left for good
   Copy* copies;
+  Cluster *cluster, *spare;  // the one whose blocks begin, and unused ones
+  uint32_t cluster_size;
   uint64_t random;
   uint32_t at_grid, grid_ended;
   char* static_shared;
@@ -250,6 +263,7 @@ void look(croq_thread* self) {
 
 void run_copies(croq_thread* self, uint32_t kept);
 bool land_some(Worker* worker, Block* block);
+void count_cluster(Cluster* cluster);
 void give_way(croq_thread* self, uint32_t site);
 
 }  // namespace
@@ -259,3 +273,4 @@ void give_way(croq_thread* self, uint32_t site);
 #include "croq_emulate_faults.h"
 #include "croq_emulate_schedule.h"
 #include "croq_emulate_warp.h"
+#include "croq_emulate_cluster.h"

@@ -58,7 +58,8 @@ enum {
 enum { CROQ_SPACE_NONE = 0, CROQ_SPACE_GLOBAL = 1, CROQ_SPACE_SHARED = 2, CROQ_SPACE_DYNAMIC = 3, CROQ_SPACE_LOCAL = 4,
        CROQ_SPACE_MODULE = 5 };
 // What a thread waits for.
-enum { CROQ_RUNS = 0, CROQ_AT_BARRIER = 1, CROQ_AT_WARP = 2, CROQ_AT_MBARRIER = 3, CROQ_AT_GRID = 4, CROQ_SPINS = 5 };
+enum { CROQ_RUNS = 0, CROQ_AT_BARRIER = 1, CROQ_AT_WARP = 2, CROQ_AT_MBARRIER = 3, CROQ_AT_GRID = 4, CROQ_SPINS = 5,
+       CROQ_AT_CLUSTER = 6 };
 
 // Counts of one source place, one row for global and one for shared memory.
 struct croq_counts {
@@ -83,7 +84,7 @@ typedef void (*croq_kernel_body)(const uint64_t* words);
 struct croq_emulate_launch {
   croq_kernel_body run;
   const uint64_t* words;
-  croq_index grid, block;
+  croq_index grid, block, cluster;  // blocks of a cluster; 0: none
   int64_t shared_bytes, stack_bytes;
   const char* module;         // where the module is loaded
   char* (*anchor)();          // a place in the calling thread's static shared memory of the module
@@ -126,5 +127,8 @@ CROQ_FROM_RUNTIME void croq_emulate_mbarrier_follow(uint64_t* barrier, int count
 CROQ_FROM_RUNTIME int croq_emulate_mbarrier_test(uint64_t* barrier, uint32_t parity);
 CROQ_FROM_RUNTIME void croq_emulate_mbarrier_wait(uint64_t* barrier, uint32_t parity);
 CROQ_FROM_RUNTIME void croq_emulate_grid();
+CROQ_FROM_RUNTIME void croq_emulate_cluster();
+CROQ_FROM_RUNTIME void croq_emulate_cluster_arrive(uint64_t* barrier, uint32_t rank);
+CROQ_FROM_RUNTIME void croq_emulate_cluster_wait(uint64_t* barrier, uint32_t parity);
 CROQ_FROM_RUNTIME int croq_emulate_printf(const char* format, ...) __attribute__((format(printf, 1, 2)));
 CROQ_FROM_RUNTIME void croq_emulate_trap();

@@ -80,18 +80,63 @@ void free_block(Block* block) {
   free(block);
 }
 
+Cluster* new_cluster(Worker* worker, uint32_t size) {
+  Cluster* cluster = worker->spare;
+  if (cluster) worker->spare = cluster->next;
+  else if (!(cluster = (Cluster*)malloc(sizeof(Cluster)))) return nullptr;
+  memset((void*)cluster, 0, sizeof(Cluster));
+  cluster->size = size;
+  return cluster;
+}
+
+void join_cluster(Block* block, Cluster* cluster) {
+  block->cluster = cluster;
+  block->rank = cluster->begun++;
+  cluster->blocks[block->rank] = block;
+  cluster->threads = block->threads;
+  cluster->ended += block->ended;
+}
+
+void leave_cluster(Block* block) {
+  Cluster* cluster = block->cluster;
+  if (!cluster) return;
+  cluster->blocks[block->rank] = nullptr;
+  block->cluster = nullptr;
+  if (++cluster->gone < cluster->size) return;
+  cluster->next = block->worker->spare;
+  block->worker->spare = cluster;
+}
+
+// The index of a block of a cluster: neighbours along each axis.
+croq_index unfold_cluster(const croq_emulate_launch* launch, uint64_t cluster, uint32_t rank) {
+  const croq_index &grid = launch->grid, &each = launch->cluster;
+  const croq_index first = unfold(cluster, {grid.x / each.x, grid.y / each.y, grid.z / each.z});
+  const croq_index at = unfold(rank, each);
+  return {first.x * each.x + at.x, first.y * each.y + at.y, first.z * each.z + at.z};
+}
+
 // Prepares a block for its threads. Blocks of the worker are numbered in the grid's order, or shuffled.
 void prepare_block(Block* block);
 
 void begin_block(Worker* worker, Block* block) {
   const croq_emulate_launch* launch = worker->launch;
   const int64_t order = worker->next_block++;
-  const uint64_t number = launch->seed && launch->serial
-                              ? (uint64_t)(((__int128)order * worker->block_stride + worker->block_offset) % worker->blocks)
-                              : (uint64_t)order;
-  block->number = (uint32_t)number;
-  block->index = unfold(number, launch->grid);
+  const int64_t units = worker->blocks / worker->cluster_size, unit = order / worker->cluster_size;
+  uint64_t number = launch->seed && launch->serial
+                        ? (uint64_t)(((__int128)unit * worker->block_stride + worker->block_offset) % units)
+                        : (uint64_t)unit;
   block->started = block->ended = 0;
+  block->cluster = nullptr;
+  if (worker->cluster_size > 1) {
+    const uint32_t rank = (uint32_t)(order % worker->cluster_size);
+    if (!rank) worker->cluster = new_cluster(worker, worker->cluster_size);
+    if (worker->cluster) join_cluster(block, worker->cluster);
+    block->index = unfold_cluster(launch, number, rank);
+    number = block->index.x + launch->grid.x * (block->index.y + (uint64_t)launch->grid.y * block->index.z);
+  } else {
+    block->index = unfold(number, launch->grid);
+  }
+  block->number = (uint32_t)number;
   block->calm = !launch->seed && !launch->checked;
   block->at_grid = 0;
   block->mbarrier_count = 0;
@@ -126,6 +171,7 @@ void wake_block(Block* block) {
   block->calm = 0;
   prepare_block(block);
   block->ended = block->started - 1;
+  if (block->cluster) block->cluster->ended += block->ended;
   for (uint32_t i = 0; i < block->ended; ++i) block->warps[i / 32].live &= ~(1u << i % 32);
 }
 
@@ -157,6 +203,11 @@ void report_deadlock(croq_thread* self, Worker* worker);
 
 bool may_start_block(Worker* worker) { return worker->next_block < worker->end_block; }
 
+// Blocks of a cluster run together.
+bool cluster_waits(Worker* worker) {
+  return worker->cluster_size > 1 && worker->cluster && worker->cluster->begun < worker->cluster_size;
+}
+
 // Who goes on when `self` cannot. Null: a block that is not under way yet must begin, with the block at `fresh`.
 // `self` itself is given when it may go on after all.
 croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
@@ -164,6 +215,10 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
   Worker* worker = here->worker;
   int64_t spinners = 0;
   starts = false;
+  if (worker->launch->seed && cluster_waits(worker) && random_number(worker) & 1) {
+    starts = true;
+    return nullptr;
+  }
   for (;;) {
     bool spinning = false, at_grid = false;
     Block* block = here;
@@ -185,7 +240,7 @@ croq_thread* choose_next(croq_thread* self, Block*& fresh, bool& starts) {
     } while (block != here);
     // The machine's own copies are never waited for longer than this.
     if (land_some(worker, here)) continue;
-    if ((spinning || at_grid) && may_start_block(worker)) {
+    if (cluster_waits(worker) || ((spinning || at_grid) && may_start_block(worker))) {
       fresh = nullptr;
       starts = true;
       return nullptr;
@@ -404,6 +459,10 @@ void end_thread(croq_thread* self, Block* block) {
     release_barrier(block, barrier, nullptr);
   }
   if (block->worker->at_grid) count_grid(block->worker);
+  if (block->cluster) {
+    ++block->cluster->ended;
+    count_cluster(block->cluster);
+  }
 }
 
 // A block has ended on the stack of `self`: the next one begins on it, or another block's thread continues, or all is
@@ -413,6 +472,11 @@ void end_block(croq_thread* self, Block* block) {
   worker->threads += block->threads;
   if (worker->launch->profiled) settle_counts(worker);
   if (block->calm) worker->grid_ended += block->threads;
+  if (block->calm && block->cluster) {
+    block->cluster->ended += block->threads;
+    count_cluster(block->cluster);
+  }
+  leave_cluster(block);
   --worker->resident;
   look(self);
   if (block->other == block) {
@@ -484,6 +548,7 @@ void report_deadlock(croq_thread* self, Worker* worker) {
           one.first->next = next;
         }
     add_waits(waits, block->gathered);
+    add_waits(waits, block->meeting);
     add_waits(waits, block->spinning);
     if (waits.places) report(worker->launch, waits.finding);
     block = block->other;
@@ -505,7 +570,7 @@ void reset_block(Block* block) {
     free(arrival->known);
     free(arrival);
   }
-  block->ready = block->spinning = block->gathered = {nullptr, nullptr, 0};
+  block->ready = block->spinning = block->gathered = block->meeting = {nullptr, nullptr, 0};
   for (Barrier& barrier : block->barriers) barrier.queue = {nullptr, nullptr, 0};
   for (uint32_t i = 0; i < block->mbarrier_capacity; ++i) block->mbarriers[i].queue = {nullptr, nullptr, 0};
 }
@@ -533,7 +598,8 @@ void run_blocks(const void* frame, int64_t begin, int64_t end, croq_lane* lane) 
   worker.unused = kept_blocks;
   kept_blocks = nullptr;
   uint32_t stride, offset;
-  shuffle(&worker, (uint32_t)worker.blocks, stride, offset);
+  worker.cluster_size = launch->cluster.x ? launch->cluster.x * launch->cluster.y * launch->cluster.z : 1;
+  shuffle(&worker, (uint32_t)(worker.blocks / worker.cluster_size), stride, offset);
   worker.block_stride = stride;
   worker.block_offset = offset;
   if (launch->anchor && launch->shared_size) worker.static_shared = launch->anchor() - launch->shared_shift;
@@ -575,12 +641,20 @@ void run_blocks(const void* frame, int64_t begin, int64_t end, croq_lane* lane) 
   while (ring) {
     Block* next = ring->other == worker.active ? nullptr : ring->other;
     reset_block(ring);
+    worker.cluster = ring->cluster;
+    leave_cluster(ring);
+    if (worker.cluster && worker.cluster->begun < worker.cluster->size && worker.cluster->gone == worker.cluster->begun)
+      free(worker.cluster);  // whose other blocks have never begun
     ring->other = worker.unused;
     worker.unused = ring;
     ring = next;
   }
   kept_blocks = worker.unused;
   if (kept_blocks) pthread_setspecific(blocks_key, kept_blocks);
+  while (Cluster* cluster = worker.spare) {
+    worker.spare = cluster->next;
+    free(cluster);
+  }
   while (Copy* copy = worker.copies) {
     worker.copies = copy->next;
     free(copy);

@@ -132,6 +132,8 @@ void end_thread_of_warp(Block* block, uint32_t linear) {
   }
 }
 
+void forget_letters(Block* block, const Mbarrier* barrier);
+
 Mbarrier* find_mbarrier(croq_thread* self, uint64_t* address, uint32_t site) {
   Block* block = block_of(self);
   for (uint32_t i = 0; i < block->mbarrier_count; ++i)
@@ -295,6 +297,7 @@ EXPORT void croq_emulate_mbarrier_init(uint64_t* address, uint32_t count) {
   if (block->worker->launch->checked) {
     croq_emulate_touch(address, 8, 1, HERE);
     clear_known(block, found->known);
+    forget_letters(block, found);
   }
 }
 

@@ -116,6 +116,12 @@ inline const char* launch(module& kernels, const char* name, extents grid, exten
   wanted.words = words.data();
   wanted.grid = {(uint32_t)grid.x, (uint32_t)grid.y, (uint32_t)grid.z};
   wanted.block = {(uint32_t)block.x, (uint32_t)block.y, (uint32_t)block.z};
+  const std::string clusters = std::string("croq_cluster_") + name;
+  const unsigned* const cluster = (const unsigned*)dlsym(kernels.library, clusters.c_str());
+  if (cluster) wanted.cluster = {cluster[0], cluster[1], cluster[2]};
+  if (cluster && (grid.x % cluster[0] || grid.y % cluster[1] || grid.z % cluster[2]))
+    return message("%s: a grid of %lld x %lld x %lld blocks cannot be launched in clusters of %u x %u x %u", name,
+                   (long long)grid.x, (long long)grid.y, (long long)grid.z, cluster[0], cluster[1], cluster[2]);
   wanted.shared_bytes = shared_bytes;
   wanted.stack_bytes = 768 << 10;
   wanted.module = kernels.base;
@@ -127,7 +133,7 @@ inline const char* launch(module& kernels, const char* name, extents grid, exten
   wanted.seed = seed ? std::strtoull(seed, nullptr, 0) : 0;
   wanted.checked = (int32_t)kernels.facts[2];
   wanted.cooperative = cooperative;
-  wanted.serial = wanted.checked || cooperative || kernels.facts[3] || wanted.seed;
+  wanted.serial = wanted.checked || cooperative || cluster || kernels.facts[3] || wanted.seed;
   wanted.report = report.get();
   const int64_t call[1] = {(int64_t)&wanted};
   croq_failure failure = {};
