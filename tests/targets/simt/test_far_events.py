@@ -1,4 +1,4 @@
-"""Events between blocks, run in the emulator: an event of the launch, and one of every block of a cluster."""
+"""Events of the launch: words in device memory, run in the emulator."""
 
 from __future__ import annotations
 
@@ -31,30 +31,3 @@ def test_a_ring_between_two_blocks(rounds: int) -> None:
     )
     x = RANDOM.integers(-50, 50, (rounds, 40)).astype(np.int32)
     np.testing.assert_array_equal(program.f(x), x[:, ::-1] * 3 + np.arange(rounds)[:, None])
-
-
-@pytest.mark.parametrize("blocks", [1, 2, 5])
-def test_a_trigger_for_all_blocks_of_a_cluster(blocks: int) -> None:
-    program = croq.compile(
-        f"""__co__ s32 [3, {blocks}] f(s32 [3, {blocks}] x) {{
-          s32 [3, {blocks}] r;
-          s32 [3, {blocks}] sums;
-          parallel c by 3 : cluster, b by {blocks} : block {{
-            shared event all;
-            parallel t by 32 : thread {{
-              inthreads.async (t == 0) {{ sums.at(c, b) = x.at(c, b) * 2; trigger.cluster all; }}
-              inthreads.async (t == 1) {{
-                wait all;
-                mutable s32 total = 0;
-                foreach k in {blocks} total += sums.at(c, k);
-                r.at(c, b) = total + b;
-              }}
-            }}
-          }}
-          return r;
-        }}""",
-        target="emulate",
-        arch="sm_90a",
-    )
-    x = RANDOM.integers(-50, 50, (3, blocks)).astype(np.int32)
-    np.testing.assert_array_equal(program.f(x), 2 * x.sum(axis=1, keepdims=True) + np.arange(blocks))

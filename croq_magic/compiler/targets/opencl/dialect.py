@@ -147,6 +147,7 @@ class OpenclDialect(Dialect):
         threads: int,
         attributes: ir.RegionAttributes,
         shape: Sequence[int] = (),
+        cluster: int = 1,
     ) -> str:
         words = "__kernel "
         if len(shape) == 3 and all(shape) and threads <= self.features.threads:

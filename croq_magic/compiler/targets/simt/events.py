@@ -1,9 +1,12 @@
 """Events: barriers in the block's memory, or in device memory, at which some threads arrive and others wait.
 
 An event completes a generation when as many threads have arrived as reach its triggers. Every waiter keeps the parity
-of the generation it waits for, a bit a slot; `e.at(n)` gives it by `n` itself. Events of the launch, and those that a
-block triggers for all blocks of its cluster, are words in device memory, a copy a block for the latter; then all blocks
-must run at the same time.
+of the generation it waits for, a bit a slot; `e.at(n)` gives it by `n` itself.
+
+What a block triggers for all blocks of its cluster stands in the memory of each of them where the device has clusters:
+they meet before the first arrival and at the end, so that no arrival goes to a block that is not ready, or has ended.
+Otherwise such events, like those of the launch, are words in device memory, a copy a block; then all blocks must run at
+the same time.
 """
 
 from __future__ import annotations
@@ -38,6 +41,8 @@ class Events(Statements):
         self.party_names: dict[int, str] = {}  # of constants, as triggers may come after waits
         nodes = list(walk(threads.root.body))
         self.of_cluster = {id(n.event) for n in nodes if isinstance(n, ir.Trigger) and n.cluster}
+        # Events in the memory of every block of a cluster, at which all of its blocks arrive.
+        self.spread = self.of_cluster if self.cluster_size else set()
         self.arrivals = arrivals_of(threads.root, self._is_asynchronous, self.of_cluster)
         self._copiers: dict[str, tuple[list[ir.Region], list[ir.Expr]]] = {}  # by token: where its copies stand
 
@@ -48,6 +53,15 @@ class Events(Statements):
     def cluster_axes(self) -> Axes:
         """Indices and extents of the blocks of a cluster."""
         raise NotImplementedError
+
+    @property
+    def cluster_size(self) -> int:
+        """Blocks of a cluster of the device; 0 where it has none, or none so large."""
+        raise NotImplementedError
+
+    def event_endings(self) -> list[str]:
+        """The lines at the end of the kernel."""
+        return [f"  {self.dialect.cluster_barrier()}"] if self.spread else []
 
     def event_definitions(self) -> list[str]:
         """The lines that define all events and make them ready for use."""
@@ -70,7 +84,7 @@ class Events(Statements):
             else:
                 lines.append(f"  for (int i = 0; i < {count}; ++i) {d.event_init(f'{name}[i]', str(parties))}")
         lines.append("}")
-        lines.append(d.block_barrier())
+        lines.append(d.cluster_barrier() if self.spread else d.block_barrier())
         return ["  " + line for line in lines]
 
     @property
@@ -86,9 +100,10 @@ class Events(Statements):
 
     def _note(self, e: ir.Event) -> None:
         self._seen.setdefault(id(e), e)
-        if (e.storage is ir.Storage.GLOBAL or id(e) in self.of_cluster) and id(e) not in self.far:
+        outside = id(e) in self.of_cluster - self.spread
+        if (e.storage is ir.Storage.GLOBAL or outside) and id(e) not in self.far:
             words: ir.Expr = integers.constant(math.prod(e.slots))
-            if id(e) in self.of_cluster:
+            if outside:
                 words = integers.mul(words, integers.product(extent for _, extent in self.grid_axes()))
             self.far[id(e)] = KernelArgument(self._name(e), "counter", words=words, written=True)
         if e.storage is ir.Storage.LOCAL and id(e) not in self.local_units:
@@ -108,9 +123,9 @@ class Events(Statements):
 
     def _parties(self, s: ir.Trigger) -> int:
         """How many threads get to a trigger."""
-        blocks: Axes = ()
-        if id(s.event) in self.far:
-            blocks = self.cluster_axes() if s.cluster else self.grid_axes() if self._is_global(s.event) else ()
+        blocks: Axes = self.cluster_axes() if s.cluster else ()
+        if id(s.event) in self.far and not s.cluster and self._is_global(s.event):
+            blocks = self.grid_axes()
         slot = (*s.slot, *((s.order,) if s.order is not None else ()))
         if s.event.parties and self._is_global(s.event):
             return s.event.parties
@@ -177,6 +192,13 @@ class Events(Statements):
 
     def _trigger_cluster(self, s: ir.Trigger) -> None:
         """An arrival at the copy of every block of the cluster."""
+        if self.spread:
+            block = self.names.fresh("block")
+            self.line(self.dialect.unroll(None))
+            with self.block(f"for (int {block} = 0; {block} < {self.cluster_size}; ++{block})"):
+                for slot in self._slots(s.event, s.slot, s.order):
+                    self.line(self.dialect.cluster_arrive(slot, block))
+            return
         size = self.expressions.index(integers.product(extent for _, extent in self.cluster_axes()), TIMES + 1)
         name, slots = self._name(s.event), math.prod(s.event.slots)
         number = self.dialect.block_index(0)
@@ -218,6 +240,8 @@ class Events(Statements):
         def wait(slot: str, generation: str) -> str:
             if id(s.event) in self.far:
                 return d.far_wait(slot, self._parties_name(s.event), generation)
+            if id(s.event) in self.spread:
+                return d.cluster_wait(slot, generation)
             return d.event_wait(slot, generation)
 
         for text, place in self._places(s.event, s.slot, s.order):
