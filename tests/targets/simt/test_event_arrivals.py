@@ -89,6 +89,69 @@ def test_a_consumer_that_does_not_wait_is_found() -> None:
         program.f(np.ones((12, 32), np.float32))
 
 
+ONE_OF_A_WARP = """__co__ f32 [64] f(f32 [4, 64] x) {
+  f32 [64] r;
+  parallel b by 1 : block {
+    shared f32 [4, 64] tile;
+    shared event have;
+    parallel w by 2 : group, t by 32 : thread {
+      inthreads.async (w == 0) {
+        l = tma.load.async x.subspan(4, 64).at(0, 0) => tile;
+        inthreads (t == 0) { trigger have after l; }
+      }
+      inthreads.async (w == 1) {
+        wait have;
+        foreach k in 2 r.at(k * 32 + t) = tile.at(3, k * 32 + 31 - t);
+      }
+    }
+  }
+  return r;
+}"""
+
+
+def test_a_trigger_by_fewer_threads_than_copy_waits_for_all_of_them() -> None:
+    text = kernel(ONE_OF_A_WARP, "sm_90a")
+    assert "croq_async_wait<0>();\n    __syncwarp();\n    if (t == 0) {\n      croq_mbarrier_arrive(&have[0]);" in text
+    x = RANDOM.standard_normal((4, 64)).astype(np.float32)
+    program = croq.compile(ONE_OF_A_WARP, target="emulate", arch="sm_90a")
+    np.testing.assert_array_equal(program.f(x), x[3].reshape(2, 32)[:, ::-1].ravel())
+    one = ONE_OF_A_WARP.replace("(w == 0)", "(w == 0 && t == 0)").replace("inthreads (t == 0) {", "{")
+    assert "arrive_landed" in kernel(one, "sm_90a")  # whoever copies triggers
+    np.testing.assert_array_equal(
+        croq.compile(one, target="emulate", arch="sm_90a").f(x), x[3].reshape(2, 32)[:, ::-1].ravel()
+    )
+
+
+MULTICAST = """__co__ f32 [2, 3, 64] f(f32 [4, 64] x) {
+  f32 [2, 3, 64] r;
+  parallel c by 2 : cluster, b by 3 : block {
+    shared f32 [4, 64] tile;
+    shared event have;
+    parallel w by 2 : group, t by 32 : thread {
+      inthreads.async (w == 0) {
+        l = tma.load.async.multicast x.subspan(4, 64).at(0, 0) => tile;
+        trigger have after l;
+      }
+      inthreads.async (w == 1) {
+        wait have;
+        foreach k in 2 r.at(c, b, k * 32 + t) = tile.at(c + b, k * 32 + 31 - t);
+      }
+    }
+  }
+  return r;
+}"""
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2])
+def test_a_tile_for_all_blocks_of_a_cluster(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every block copies it for itself."""
+    monkeypatch.setenv("CROQ_EMULATE_SEED", str(seed))
+    program = croq.compile(MULTICAST, target="emulate", arch="sm_90a")
+    x = RANDOM.standard_normal((4, 64)).astype(np.float32)
+    rows = np.arange(2)[:, None] + np.arange(3)
+    np.testing.assert_array_equal(program.f(x), x[rows].reshape(2, 3, 2, 32)[..., ::-1].reshape(2, 3, 64))
+
+
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
 def test_machine_code(arch: str) -> None:
     """`ARRIVES.LDGSTSBAR`: the copies' own arrival, with nothing waited for before it."""

@@ -18,11 +18,10 @@ from croq_magic.compiler.targets.emit_cxx import TIMES, Names
 from croq_magic.compiler.targets.simt import copies
 from croq_magic.compiler.targets.simt.arrivals import arrivals_of, writes_beside
 from croq_magic.compiler.targets.simt.emission import KernelArgument
-from croq_magic.compiler.targets.simt.expressions import depends_on
 from croq_magic.compiler.targets.simt.guards import ModuleState
 from croq_magic.compiler.targets.simt.parties import Axes, parties
 from croq_magic.compiler.targets.simt.statements import Statements
-from croq_magic.compiler.targets.simt.threads import Threads, select
+from croq_magic.compiler.targets.simt.threads import Threads
 from croq_magic.compiler.visit import walk
 
 BITS = 32  # slots whose parities a waiter keeps in one word
@@ -44,7 +43,6 @@ class Events(Statements):
         # Events in the memory of every block of a cluster, at which all of its blocks arrive.
         self.spread = self.of_cluster if self.cluster_size else set()
         self.arrivals = arrivals_of(threads.root, self._is_asynchronous, self.of_cluster)
-        self._copiers: dict[str, tuple[list[ir.Region], list[ir.Expr]]] = {}  # by token: where its copies stand
 
     def grid_axes(self) -> Axes:
         """Indices and extents of all blocks of the launch."""
@@ -149,7 +147,6 @@ class Events(Statements):
         known = self.parties.setdefault(id(s.event), count)
         if known != count:
             raise self.unsupported(f"`{s.event.name}`: triggers by {known} and by {count} threads are", s.span)
-        self._require_copiers(s)
         allowed = self.pending_groups(s)
         if allowed is not None:
             self.line(self.dialect.async_wait(allowed))
@@ -171,24 +168,17 @@ class Events(Statements):
     def is_group(self, s: ir.Copy) -> bool:
         return self._is_asynchronous(s) and (s.token is None or s.token.name not in self.arrivals.tokens)
 
-    def copy(self, s: ir.Copy) -> None:
-        if s.token is not None:
-            self._copiers[s.token.name] = (list(self.chain), list(self.conditions))
-        super().copy(s)
+    def is_pending(self, s: ir.Copy) -> bool:
+        """Whether a copy may be under way behind its statement and is waited for as a group."""
+        return self.is_group(s) and (s.token is None or s.token.name not in self.arrivals.narrow)
 
-    def _require_copiers(self, s: ir.Trigger) -> None:
-        """A thread can only say of its own copies that they are complete."""
-        if self.single:
-            return
-        mine = select(self.threads, self.chain, self.conditions)
-        for token in s.after:
-            chain, conditions = self._copiers.get(token.name, (self.chain, self.conditions))
-            if conditions == self.conditions:
-                continue
-            theirs = select(self.threads, chain, [c for c in conditions if depends_on(c, self.divergent())])
-            if mine is None or theirs is None or not theirs.exact or not {*theirs.threads} <= {*mine.threads}:
-                problem = "`trigger ... after` a transfer of threads that do not all come to the trigger is"
-                raise self.unsupported(problem, s.span)
+    def copy(self, s: ir.Copy) -> None:
+        super().copy(s)
+        if s.token is not None and s.token.name in self.arrivals.narrow:
+            # A thread can only say of its own copies that they are complete.
+            if self._is_asynchronous(s):
+                self.line(self.dialect.async_wait(0))
+            self.join(self.level, s.span)
 
     def _trigger_cluster(self, s: ir.Trigger) -> None:
         """An arrival at the copy of every block of the cluster."""

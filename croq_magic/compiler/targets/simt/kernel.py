@@ -74,7 +74,7 @@ class KernelEmitter(Events):
             self.block_region, place_shared(self.block_region), self.dialect.static_shared_bytes
         )
         self.slots: list[str] = []  # definitions of results that one thread hands to the others
-        self.waits = pending_groups(self.block_region, self.is_group, self.arrivals.triggers)
+        self.waits = pending_groups(self.block_region, self.is_pending, self.arrivals.triggers)
         self._ends: list[str] = []
 
     def emit(self) -> tuple[SimtKernel, ...]:

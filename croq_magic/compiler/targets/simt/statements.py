@@ -501,7 +501,7 @@ _HANDLERS: dict[type, Callable[[Statements, Any], None]] = {
     ir.Assign: Statements.assign,
     ir.Store: Statements.store,
     ir.SpanOp: Statements.span_op,
-    ir.Copy: Statements.copy,
+    ir.Copy: lambda out, s: out.copy(s),
     ir.Wait: Statements.wait,
     ir.Fence: Statements.fence,
     ir.Rotate: Statements.rotate,
