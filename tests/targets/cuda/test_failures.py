@@ -349,6 +349,25 @@ def test_c_output_is_shown_in_the_cell(capsys: Any) -> None:
     assert capsys.readouterr().out == "from a kernel: 7\n"
 
 
+def test_what_a_launch_prints_of_earlier_kernels_is_shown(
+    cupy: Any, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    """CUDA empties the buffer of `printf` when a kernel starts, too."""
+    import ctypes
+
+    launch = fake_cupy.Function.__call__
+
+    def flushing(self: Any, *args: Any, **kwargs: Any) -> None:
+        ctypes.CDLL(None).printf(b"left over\n")
+        launch(self, *args, **kwargs)
+
+    monkeypatch.setattr(fake_cupy.Function, "__call__", flushing)
+    text = "__co__ void f(s32 [3] v) { parallel p by 3 { println(v.at(p)); } parallel p by 3 { println(v.at(p)); } }"
+    croq.compile(text).f(cupy.asarray(np.arange(3, dtype=np.int32)))
+    out = capsys.readouterr().out.split("\n")
+    assert sorted(each for each in out if each) == ["0", "0", "1", "1", "2", "2", "left over", "left over"]
+
+
 def test_the_report_names_all_versions(cupy: Any) -> None:
     lines = doctor.report().splitlines()
     assert "auto is cuda" in lines[3]
