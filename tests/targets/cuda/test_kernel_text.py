@@ -96,9 +96,9 @@ def test_symbolic_extents_are_arguments_of_a_type_left_open() -> None:
                      "parallel {i, j} by [M, N] r.at(i, j) = x.at(j % M, i % N); return r; }")  # fmt: skip
     wide, narrow = found.kernels
     assert (wide.symbol, narrow.symbol, narrow.wide) == ("f_kernel_wide", "f_kernel", wide)
-    for kernel, dtype in ((narrow, S32), (wide, S64)):
-        assert [(a.name, a.dtype) for a in kernel.arguments if a.kind == "scalar"] == [("N", dtype), ("M", dtype)]
-        assert evaluate.function(kernel.grid, ["M", "N"])(1000, 1000) == (3907, 1, 1)
+    for made, dtype in ((narrow, S32), (wide, S64)):
+        assert [(a.name, a.dtype) for a in made.arguments if a.kind == "scalar"] == [("N", dtype), ("M", dtype)]
+        assert evaluate.function(made.grid, ["M", "N"])(1000, 1000) == (3907, 1, 1)
     fits = evaluate.function((narrow.fits,), ["M", "N"])
     assert fits(1000, 1000) == (True,) and fits(1, 1) == (True,)
     assert fits(1 << 15, 1 << 16) == (False,) and fits(1 << 31, 1) == (False,)

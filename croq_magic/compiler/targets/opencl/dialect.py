@@ -176,6 +176,11 @@ class OpenclDialect(Dialect):
         kind = "uchar" if dtype is None else self.ctype(dtype)
         return f"__local {kind} {name}[{count}] __attribute__((aligned({alignment})));"
 
+    def private_array(self, dtype: DType, name: str, count: int) -> str:
+        wide = count * dtype.size >= self.vector_bytes and count * dtype.size % self.vector_bytes == 0
+        alignment = f" __attribute__((aligned({self.vector_bytes})))" if wide else ""
+        return f"{self.ctype(dtype)} {name}[{count}]{alignment};"
+
     def dynamic_shared(self, name: str, alignment: int) -> tuple[str, str]:
         return f"__local uchar* {name}", ""
 

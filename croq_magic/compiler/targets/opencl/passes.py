@@ -18,5 +18,5 @@ def passes(device: Features) -> Sequence[Pass]:
     """After these a kernel has only what OpenCL C can say."""
     shared = simt_passes(processor=device.cpu, shuffles=device.shuffles and not device.cpu)
     # Compilers for processors make vectors of neighbouring threads themselves.
-    wide = () if device.cpu else (VectoriseCopies(),)
+    wide = () if device.cpu else (VectoriseCopies(private=True),)
     return (PhaseLaunches(), *shared, OrderThreads(), *wide, StaggerCopies(), DropJoins())
