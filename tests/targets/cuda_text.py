@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import pytest
 
-from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.diagnostics import Report
 from croq_magic.compiler.passes.base import Context, run_passes
 from croq_magic.compiler.pipeline import front_end, optimising_passes
@@ -77,8 +76,7 @@ def cubin(text: str, arch: str) -> tuple[bytes, str]:
     nvrtc = found._library
     program, size = ctypes.c_void_p(), ctypes.c_size_t()
     nvrtc.nvrtcCreateProgram(ctypes.byref(program), text.encode(), b"cell.cu", 0, None, None)
-    folders = [f"-I{folder}" for folder in (INCLUDE, *found.place.headers)]
-    options = [f"--gpu-architecture={arch}", *build.options(text), *folders]
+    options = [f"--gpu-architecture={arch}", *build._understood(found, build.options(text))]
     failed = nvrtc.nvrtcCompileProgram(
         program, len(options), (ctypes.c_char_p * len(options))(*map(str.encode, options))
     )

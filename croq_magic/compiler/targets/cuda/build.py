@@ -116,10 +116,13 @@ def _compile(text: str, arch: str, words: list[str], kind: str = "CUBIN") -> byt
     if kind == "CUBIN":
         arch = compiler.best(arch)
         kind = "PTX" if arch.startswith("compute_") else kind
+    return compiler.compile(text, arch, _understood(compiler, words), kind)
+
+
+def _understood(compiler: nvrtc.Nvrtc, words: list[str]) -> list[str]:
+    """Options with the folders of headers, but for what this NVRTC does not know yet."""
     folders = [f"--include-path={folder}" for folder in (INCLUDE, *compiler.place.headers)]
-    if "--minimal" in words and compiler.version < (12, 8):
-        words = [word for word in words if word != "--minimal"]
-    return compiler.compile(text, arch, [*words, *folders], kind)
+    return [*(word for word in words if word != "--minimal" or compiler.version >= (12, 8)), *folders]
 
 
 def _placed(text: str, arch: str, words: list[str], log: str) -> str:
