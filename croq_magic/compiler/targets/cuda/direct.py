@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.targets.simt.host_text import HostText
 
 _PREFIX = "launch_"
+_OF_SPANS = ("copy", "Strided", "Listed")  # what takes spans, where here are arrays
 
 
 class _NotDirect(Exception):
@@ -40,6 +41,8 @@ class _Rewriter(ast.NodeTransformer):
                 return function.value  # a name
             if isinstance(function.value, ast.Name) and function.value.id == "numpy":
                 return self.generic_visit(node)
+            raise _NotDirect
+        if isinstance(function, ast.Name) and function.id in _OF_SPANS:
             raise _NotDirect
         return self.generic_visit(node)
 

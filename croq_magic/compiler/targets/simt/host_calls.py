@@ -105,6 +105,19 @@ class Span:
         self.resident = True
         self.on_host = False
 
+    def take(self, source: Span) -> bool:
+        """Copies all of another span within the device, if its contents are there and the device can; says whether."""
+        call = self.call
+        same = self.dtype is source.dtype and self.count == source.count and self is not source
+        if call.unified or not call.asynchronous or not source.on_device or not same:
+            return False
+        if self.memory is None:
+            self.memory = call.allocate(self.nbytes)
+        call.device.copy(self.memory, source.memory, self.nbytes)
+        call.pending = True
+        self.on_device, self.on_host = True, False
+        return True
+
     def fill(self, value: Any) -> None:
         """Every element becomes `value`; what was there is not needed."""
         if not self.on_host and not self.call.unified:
@@ -183,12 +196,18 @@ class Listed(Window):
 
 def copy(source: Window, to: Window, permutation: Sequence[int] | None) -> None:
     """A transfer between views of equal extents."""
+    if permutation is None and _is_whole(source) and _is_whole(to) and to.span.take(source.span):
+        return
     values = source.read()
     if permutation is not None:
         values = values.transpose(permutation)
     if source.span is to.span:
         values = values.copy()
     to.write(values)
+
+
+def _is_whole(window: Window) -> bool:
+    return isinstance(window, Strided) and window.is_whole
 
 
 class Call:
@@ -198,7 +217,7 @@ class Call:
         self.program = program
         self.device: Any = device  # an asynchronous one has more than the protocol says
         self.unified = device.unified
-        self._asynchronous = getattr(device, "asynchronous", False)
+        self.asynchronous = getattr(device, "asynchronous", False)
         self._prints = getattr(device, "prints", False)
         self.pending = False  # launches may be running
         self.spans: list[Span] = []
@@ -316,7 +335,7 @@ class Call:
         """Brings everything that the caller sees up to date. Where a device works on while its caller goes on, arrays
         that lie there are not waited for."""
         outputs = [span for span in self.spans if span.output]
-        waited = self._report is not None or self._prints or not self._asynchronous
+        waited = self._report is not None or self._prints or not self.asynchronous
         if waited or not all(span.resident for span in outputs):
             self.settle()
         for span in outputs:
@@ -327,7 +346,7 @@ class Call:
 
     def release(self) -> None:
         """Gives the memory back, when no kernel uses it any more."""
-        if self.pending and not self._asynchronous:
+        if self.pending and not self.asynchronous:
             self.device.synchronize()
         for memory in self._memory:
             self.device.release(memory)
