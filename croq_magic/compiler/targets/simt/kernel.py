@@ -356,6 +356,11 @@ class KernelEmitter(Events):
         label = self._ends[-1]
         self.line("return;" if label == "return" else f"goto {label};")
 
+    def cluster_barrier(self) -> None:
+        if not self.cluster_size:
+            raise self.unsupported("a barrier of the blocks of a cluster that the device does not have is", None)
+        self.meet(self.dialect.cluster_barrier())
+
     def grid_barrier(self) -> None:
         self.uses_counter = True
         blocks = " * ".join(self.dialect.grid_extent(axis) for axis in range(_AXES))

@@ -48,6 +48,9 @@ class Statements(Crews):
     def wait_event(self, s: ir.WaitEvent) -> None:
         raise NotImplementedError
 
+    def cluster_barrier(self) -> None:
+        raise NotImplementedError
+
     def grid_barrier(self) -> None:
         raise NotImplementedError
 
@@ -236,6 +239,9 @@ class Statements(Crews):
     def barrier(self, s: ir.Barrier) -> None:
         if s.scope is ir.Level.DEVICE or (s.scope is ir.Level.BLOCK and not s.reason and self.cooperative):
             self.grid_barrier()
+            return
+        if s.scope is ir.Level.CLUSTER:
+            self.cluster_barrier()
             return
         self.join(s.scope, s.span)
 
