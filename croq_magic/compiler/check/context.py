@@ -113,7 +113,7 @@ class Checker:
         self.maybe_skipped = 0  # loops around it that may run zero times
         self.loops = 0
         self.masked = 0
-        self.applied: tuple[ir.Var, ...] = ()  # the indices of the `apply` around the statement
+        self.applied: dict[ir.Var, str] = {}  # the indices of the `apply` around the statement, with their names
         self.launches = 0
         self.written: set[ir.Buffer] = set()
         self.escaped: set[ir.Buffer] = set()

@@ -72,7 +72,7 @@ def apply(c: Checker, s: syntax.Apply) -> None:
             var = ir.Var(c.fresh(name.text), S32, ir.Role.LOOP, integers.ZERO, extent)
             indices.append(var)
             c.declare(name, Bounded(var, extent, Driver(name.text, True, c.depth + len(c.scopes), name.span), c.depth))
-        around, c.applied = c.applied, tuple(indices)
+        around, c.applied = c.applied, dict(zip(indices, (name.text for name in s.names), strict=True))
         try:
             statements = body(c, s.body, "`apply`")
         finally:
@@ -100,12 +100,14 @@ def element_index(c: Checker, e: syntax.ElemRef, value: FragmentValue) -> tuple[
 def _require_owned(c: Checker, e: syntax.ElemRef, index: tuple[ir.Expr, ...], shape: tuple[ir.Expr, ...]) -> None:
     """Inside `apply` a thread reaches the elements that it owns: those at the indices of the `apply`, and of a vector
     that is replicated along the other axis those at the first or the last of them."""
-    own = (c.applied[: len(index)], c.applied[-len(index) :])
-    if not c.applied or index in own:
+    applied = tuple(c.applied)
+    own = (applied[: len(index)], applied[-len(index) :])
+    if not applied or index in own:
         return
     fragment = e.base.span.text
-    fitting = [each for each in own if [v.upper for v in each] == list(shape)]
-    hint = f"`{fragment}.at({', '.join(map(show, fitting[0]))})`" if fitting else f"`apply` over `{fragment}`"
+    fitting = next((each for each in own if [v.upper for v in each] == list(shape)), ())
+    names = ", ".join(c.applied[v] for v in fitting)
+    hint = f"`{fragment}.at({names})`" if fitting else f"`apply` over `{fragment}`"
     c.fail("MMA16", f"`{e.span.text}` in `apply` may belong to another thread", e.span, hint)
 
 

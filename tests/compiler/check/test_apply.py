@@ -41,6 +41,7 @@ def test_own_elements(body: str) -> None:
         ("apply {i, j} in s.span s.at(i, 0) = 1.0f;", "s.at(i, 0)", "`s.at(i, j)`"),
         ("apply {i, j} in u.span u.at(i, j) = s.at(j, i);", "s.at(j, i)", "`apply` over `s`"),
         ("apply {i, j} in s.span s.at(i, j) = columns.at(j - j % 2);", "columns.at(j - j % 2)", "`columns.at(j)`"),
+        ("{ i = 1; r.at(0, i) = 1.0f; } apply {i, j} in s.span s.at(i, j) = s.at(i, 1);", "s.at(i, 1)", "`s.at(i, j)`"),
         ("apply {i} in rows.span rows.at(i) = s.at(i, 0);", "s.at(i, 0)", "`apply` over `s`"),
     ],
 )
