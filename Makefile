@@ -1,5 +1,5 @@
 # make demo   runs the tutorial on parallelism; results and diagrams go to build/demo/
-# make test   lint, types, tests, notebooks
+# make test   lint, types, tests (what runs on the CPU also in the emulator and through NVRTC), notebooks
 # make lab    opens JupyterLab on notebooks/
 # Each creates .venv with what it needs first. `make demo PYTHON=python3.12` picks an interpreter.
 
@@ -23,7 +23,7 @@ types: $(VENV)/.set-up-test
 	$(BIN)/mypy
 
 unit: $(VENV)/.set-up-test
-	$(BIN)/python -m pytest -q -n 2
+	$(BIN)/python -m pytest -q -n 2 --programs-also emulate,cubin
 
 notebooks: $(VENV)/.set-up-test
 	$(BIN)/python -m pytest -q --nbval notebooks --nbval-sanitize-with notebooks/sanitize.cfg
