@@ -84,23 +84,23 @@ LONG = """parallel t by 128 : thread {
 def test_rows_of_several_warps() -> None:
     text = shared(LONG, "f32 [16, 32]& x")
     assert "shared m_parts: f32 [1, 1, 4]" in text
-    middle = text[text.index("mutable total") : text.index("m[0] = total")]
+    middle = text[text.index("mutable largest") : text.index("m[0] = largest")]
     assert (
         middle
         == textwrap.indent(
             textwrap.dedent("""\
-            mutable total: f32 = s[0]
+            mutable largest: f32 = s[0]
             for k in 1..2 {
-              total = __max(total, s[k])
+              largest = __max(largest, s[k])
             }
-            total = lanes_max<32>(total)
+            largest = lanes_max<32>(largest)
             if t % 32 == 0 {
-              m_parts[0, 0, t / 32] = total
+              m_parts[0, 0, t / 32] = largest
             }
             barrier block  // results of the warps
-            mutable total: f32 = m_parts[0, 0, 0]
+            mutable largest: f32 = m_parts[0, 0, 0]
             for part in 1..4 {
-              total = __max(total, m_parts[0, 0, part])
+              largest = __max(largest, m_parts[0, 0, part])
             }
             """),
             "  ",

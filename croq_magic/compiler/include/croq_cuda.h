@@ -427,11 +427,18 @@ CROQ_INLINE void croq_mbarrier_wait(uint64_t* word, unsigned parity) {
 // All lanes of the warp take part, all get the result.
 template <int kLanes, int kStride = 1, typename T>
 CROQ_INLINE T croq_lanes_sum(T value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800  // one instruction for integers of a whole warp
+  if constexpr (kLanes == 32 && kStride == 1 && sizeof(T) == 4 && (T)0.5f == (T)0) {
+    return __reduce_add_sync(0xffffffffu, value);
+  } else
+#endif
+  {
 #pragma unroll
-  for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
-    value += __shfl_xor_sync(0xffffffffu, value, distance);
+    for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
+      value += __shfl_xor_sync(0xffffffffu, value, distance);
+    }
+    return value;
   }
-  return value;
 }
 CROQ_INLINE float croq_larger(float a, float b) { return croq_fmax(a, b); }
 CROQ_INLINE double croq_larger(double a, double b) { return croq_fmax(a, b); }
@@ -439,11 +446,18 @@ template <typename T>
 CROQ_INLINE T croq_larger(T a, T b) { return croq_max(a, b); }
 template <int kLanes, int kStride = 1, typename T>
 CROQ_INLINE T croq_lanes_max(T value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  if constexpr (kLanes == 32 && kStride == 1 && sizeof(T) == 4 && (T)0.5f == (T)0) {
+    return __reduce_max_sync(0xffffffffu, value);
+  } else
+#endif
+  {
 #pragma unroll
-  for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
-    value = croq_larger(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    for (int distance = kLanes / 2; distance >= kStride; distance /= 2) {
+      value = croq_larger(value, __shfl_xor_sync(0xffffffffu, value, distance));
+    }
+    return value;
   }
-  return value;
 }
 
 // Events of all blocks: a word of device memory that counts arrivals; `parties` of them complete a generation.

@@ -127,7 +127,7 @@ class _Emitter:
         store = store if chosen is None else ir.If(chosen, (store,))
         again = sharing.loop("turn", shape.turns)
         first = shape.first(sharing.member)
-        total = self.variable("total", ir.Role.MUTABLE)
+        total = self.variable(ir.Role.MUTABLE)
         part = ir.Var(sharing.fresh("part"), S32, ir.Role.LOOP, integers.ONE, _number(shape.parts))
         place = integers.add(first, integers.mul(part, _number(shape.apart)))
         rest = ir.Assign(total, self.both(total, ir.Load(parts, (again, place))))
@@ -145,8 +145,8 @@ class _Emitter:
 
     # ------------------------------------------------------------------------------------------------- elements
 
-    def variable(self, name: str, role: ir.Role) -> ir.Var:
-        return ir.Var(self.sharing.fresh(name), self.dtype, role)
+    def variable(self, role: ir.Role) -> ir.Var:
+        return ir.Var(self.sharing.fresh("total" if self.job.op == "sum" else "largest"), self.dtype, role)
 
     def both(self, a: ir.Expr, b: ir.Expr) -> ir.Expr:
         if self.job.op == "sum":
@@ -184,7 +184,7 @@ class _Emitter:
         count = self.shape.own
         if count == 1:
             return (), self.element(turn, integers.ZERO, True)
-        total = self.variable("total", ir.Role.MUTABLE)
+        total = self.variable(ir.Role.MUTABLE)
         number = ir.Var(self.sharing.fresh("k"), S32, ir.Role.LOOP, integers.ONE, _number(count))
         rest = ir.Assign(total, self.both(total, self.element(turn, number, True)))
         start = ir.Let(total, self.element(turn, integers.ZERO, False))
@@ -194,7 +194,7 @@ class _Emitter:
         shape = self.shape
         if shape.lanes <= shape.stride:
             return before, value
-        var = value if before and isinstance(value, ir.Var) else self.variable("total", ir.Role.LET)
+        var = value if before and isinstance(value, ir.Var) else self.variable(ir.Role.LET)
         combine = ir.CombineLanes(var, self.job.op, value, shape.lanes, shape.stride, span=self.s.span)
         return (*before, combine), var
 

@@ -46,3 +46,12 @@ def test_reductions_of_all_kinds(arch: str) -> None:
     assert "SHFL.BFLY" in found
     assert "LDL" not in found
     assert "STL" not in found
+
+
+@pytest.mark.parametrize("name", ["s32", "u32"])
+def test_integers_of_a_warp_are_reduced_by_one_instruction(name: str) -> None:
+    source = CENTER.replace("f32", name).replace("0.0f", "0")
+    assert code(source, "sm_80").count("REDUX") == 4
+    old = code(source, "sm_75")
+    assert "REDUX" not in old
+    assert old.count("SHFL.BFLY") == 20
