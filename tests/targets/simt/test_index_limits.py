@@ -8,7 +8,7 @@ import pytest
 import croq_magic as croq
 from croq_magic.compiler import evaluate, integers, ir, pipeline
 from croq_magic.compiler.targets.simt import index_limits
-from croq_magic.compiler.targets.simt.index_limits import IndexLimits, magnitude
+from croq_magic.compiler.targets.simt.index_limits import IndexLimits, bound, magnitude
 from croq_magic.compiler.types import S32, S64
 
 M, N, K = (ir.Var(name, S64, ir.Role.DIM, integers.ONE) for name in "MNK")
@@ -27,6 +27,15 @@ def test_an_index_is_as_large_as_its_bounds() -> None:
     assert magnitude(integers.mod(integers.mul(I, K), N)) == {(N,): 1}
     assert magnitude(integers.sub(integers.ZERO, M)) == {(M,): 1}
     assert magnitude(ANY) is None and magnitude(integers.mul(ANY, N)) is None
+
+
+def test_types_alone_bound_some() -> None:
+    """An index of 32 bits is below 2^31, so that half of it and one more is too."""
+    half = integers.add(integers.floordiv(I, integers.constant(2)), integers.ONE)
+    assert bound(half) == (1 << 30) + 1
+    assert bound(integers.mod(I, integers.constant(7))) == 6
+    assert bound(integers.add(I, integers.ONE)) == (1 << 31) + 1
+    assert bound(M) is None and bound(ANY) is None
 
 
 def test_conditions() -> None:

@@ -24,7 +24,7 @@ from croq_magic.compiler.targets.emit_cxx import (
 )
 from croq_magic.compiler.targets.emit_cxx import Expressions as CxxExpressions
 from croq_magic.compiler.targets.simt.dialect import Dialect
-from croq_magic.compiler.targets.simt.index_limits import IndexLimits
+from croq_magic.compiler.targets.simt.index_limits import IndexLimits, bound
 from croq_magic.compiler.targets.simt.overflow import SEES_OVERFLOW
 from croq_magic.compiler.types import BOOL, F32, F64, S32, S64, TF32, U32, U64, DType
 from croq_magic.compiler.visit import walk
@@ -154,7 +154,8 @@ class Expressions:
 
     def _width(self, e: ir.Expr) -> int:
         """The width that a sum or product needs."""
-        if fits(e):
+        most = None if fits(e) else bound(e)
+        if fits(e) or (most is not None and most < 1 << 31):
             return NARROW
         if self.limits is None:
             return NARROW if self.modular else EXTENT

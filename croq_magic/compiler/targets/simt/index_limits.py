@@ -11,9 +11,10 @@ import dataclasses
 from fractions import Fraction
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.types import BOOL, S64
+from croq_magic.compiler.types import BOOL, S32, S64
 
 LARGEST = 1 << 30
+_INDICES = (ir.Role.REGION, ir.Role.LOOP, ir.Role.COORD)
 Dims = tuple[ir.Var, ...]  # a product of symbolic extents, by name
 Size = dict[Dims, Fraction]  # a sum of such products: an upper bound of an absolute value
 
@@ -95,6 +96,35 @@ def _atom(atom: ir.Expr) -> Size | None:
                 total[dims] = total.get(dims, Fraction(0)) + factor
         return total
     return None
+
+
+def bound(e: ir.Expr) -> Fraction | None:
+    """An upper bound of the absolute value of an index that follows from types and constants, None where none does."""
+    total = Fraction(0)
+    for monomial, coefficient in integers.poly(e).terms:
+        term = Fraction(abs(coefficient))
+        for atom in monomial:
+            found = _constant_bound(atom)
+            if found is None:
+                return None
+            term *= found
+        total += term
+    return total
+
+
+def _constant_bound(atom: ir.Expr) -> Fraction | None:
+    low, high = integers.interval(atom)
+    if low is not None and high is not None:
+        return Fraction(max(abs(low), abs(high)))
+    if isinstance(atom, ir.Var):
+        return Fraction(1 << 31) if atom.dtype is S32 and atom.role in _INDICES else None
+    divisor = integers.value(atom.right) if isinstance(atom, ir.Binary) and atom.op in "/%" else None
+    if not divisor or not isinstance(atom, ir.Binary):
+        return None
+    if atom.op == "%":
+        return Fraction(abs(divisor))
+    left = bound(atom.left)
+    return None if left is None else left / abs(divisor)
 
 
 def _times(a: Size, b: Size) -> Size:
