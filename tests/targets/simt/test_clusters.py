@@ -151,6 +151,44 @@ def test_machine_code(arch: str) -> None:
     assert re.search(r"SYNCS\.ARRIVE\.TRANS64\.\S*A1T0", code) and "SYNCS.PHASECHK.TRANS64.TRYWAIT" in code
 
 
+WHOLE = r"""#include <cstdio>
+#include <vector>
+#include "choreo.h"
+__co__ s32 [3, 4] f(s32 [3, 4] x) {
+  s32 [3, 4] r;
+  s32 [3, 4] sums;
+  parallel c by 3 : cluster, b by 4 : block {
+    shared event all;
+    parallel t by 32 : thread {
+      inthreads.async (t == 0) { sums.at(c, b) = x.at(c, b) * 2; trigger.cluster all; }
+      inthreads.async (t == 1) {
+        wait all;
+        mutable s32 total = 0;
+        foreach k in 4 total += sums.at(c, k);
+        r.at(c, b) = total + b;
+      }
+    }
+  }
+  return r;
+}
+int main() {
+  std::vector<int> x(12);
+  for (int i = 0; i < 12; ++i) x[i] = i * i;
+  auto r = f(choreo::make_spanview<2>(x.data(), {3, 4}));
+  for (int i = 0; i < 3; ++i) { for (int j = 0; j < 4; ++j) printf("%d ", (int)r[i][j]); printf("\n"); }
+}
+"""
+
+
+@pytest.mark.parametrize("mode", ["checked", "fast"])
+def test_a_host_in_cxx(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CROQ_EMULATE", mode)
+    done = croq.run_program(WHOLE, target="emulate", arch="sm_90a")
+    x = np.arange(12).reshape(3, 4) ** 2
+    expected = 2 * x.sum(axis=1, keepdims=True) + np.arange(4)
+    np.testing.assert_array_equal([[int(v) for v in line.split()] for line in done.stdout.splitlines()], expected)
+
+
 # ------------------------------------------------------------------------------------------------ the emulator itself
 PLAIN = """#include "croq_cuda.h"
 extern "C" __global__ void __cluster_dims__(DIMS) k(const int* x, int* board, int* r) {
