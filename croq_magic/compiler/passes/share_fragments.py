@@ -23,19 +23,11 @@ from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.fragment_fences import fences
 from croq_magic.compiler.passes.fragment_layouts import Along, Linear, Rows, plain
 from croq_magic.compiler.passes.fragment_plan import Plan, dealt_dims, plan, primary, reduction
-from croq_magic.compiler.passes.lower_fragments import (
-    LOWER,
-    Chain,
-    Copies,
-    Home,
-    Lowering,
-    cast,
-    compute_type,
-    row_scale,
-)
+from croq_magic.compiler.passes.lower_fragments import LOWER, Chain, Copies, Home, cast
 from croq_magic.compiler.passes.map_limits import threads_of_unit
+from croq_magic.compiler.passes.multiply_fragments import Products
 from croq_magic.compiler.passes.structure import each, inner_regions, map_kernels, with_bodies
-from croq_magic.compiler.types import BOOL, S32, DType
+from croq_magic.compiler.types import BOOL, S32
 from croq_magic.compiler.visit import rewrite, substitute, walk
 
 Level = ir.Level
@@ -107,7 +99,7 @@ class _Run:
         return dataclasses.replace(self.region, body=tuple(self.body))
 
 
-class Sharing(Lowering):
+class Sharing(Products):
     """Works on one block region of `threads` threads. `widths` are the threads of a unit by level."""
 
     def __init__(self, region: ir.Region, threads: int, shuffles: bool, fresh: Fresh) -> None:
@@ -359,58 +351,6 @@ class Sharing(Lowering):
             slots = [(*slot, integers.constant(i)) for slot in slots for i in range(count)]
         targets = [self.view(ir.FragmentRef(s.fragment, slot), copies) for slot in slots]
         return tuple(self.elementwise(t, lambda *index: cast(s.value, s.fragment.dtype)) for t in targets)
-
-    def multiply(self, s: ir.Mma, copies: Copies) -> ir.Body:
-        target = self.view(s.accumulator, copies)
-        a, b = self.operand(s.a, copies), self.operand(s.b, copies)
-        a = a if s.layout[0] == "row" else views.transposed(a)
-        b = views.transposed(b) if s.layout[1] == "row" else b
-        dtype = compute_type(a.buffer.dtype)
-        kept = target.buffer.dtype
-        direct = kept is dtype and s.scales is None
-
-        def one(i: ir.Var, j: ir.Var) -> ir.Body:
-            total = ir.Var(self.fresh("total"), dtype, ir.Role.MUTABLE)
-            old = cast(ir.Load(target, (i, j)), dtype)
-            zero = ir.Const(0.0 if dtype.is_float else 0, dtype)
-            out: list[ir.Stmt] = [ir.Let(total, old if s.scales is None else zero)]
-            if s.metadata is not None:
-                out += self.sparse_products(total, a, b, self.view(s.metadata, copies), i, j)
-            else:
-                for low, high in self.ranges(s, a):
-                    k = ir.Var(self.fresh("k"), S32, ir.Role.LOOP, low, high)
-                    product = ir.Binary("*", cast(ir.Load(a, (i, k)), dtype), cast(ir.Load(b, (k, j)), dtype), dtype)
-                    out.append(ir.For(k, low, high, 1, (ir.Assign(total, ir.Binary("+", total, product, dtype)),)))
-            value: ir.Expr = total
-            if s.scales is not None:
-                rows, factor = s.scales
-                scaled = ir.Binary("*", row_scale(rows, i, factor, dtype), total, dtype)
-                value = ir.Binary("+", old, scaled, dtype)
-            out.append(ir.Store(target, (i, j), value if direct else cast(value, kept), span=s.span))
-            return tuple(out)
-
-        return (self.over(target.extents, one),)
-
-    def sparse_products(
-        self, total: ir.Var, kept: ir.View, right: ir.View, metadata: ir.View, i: ir.Var, j: ir.Var
-    ) -> list[ir.Stmt]:
-        """`total += ` the products of a 2:4-sparse row; see `Lowering.expanded` for the metadata."""
-        dtype: DType = total.dtype
-        four, two = integers.constant(4), integers.constant(2)
-        groups = integers.floordiv(kept.extents[1], two)
-        group = ir.Var(self.fresh("group"), S32, ir.Role.LOOP, integers.ZERO, groups)
-        byte = cast(ir.Load(metadata, (i, integers.floordiv(group, two))), S32)
-        shift = integers.mul(integers.mod(group, two), four)
-        nibble = ir.Var(self.fresh("nibble"), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
-        value = ir.Binary("&", ir.Binary(">>", byte, shift, S32), integers.constant(15), S32)
-        body: list[ir.Stmt] = [ir.Let(nibble, value)]
-        for position in (0, 1):
-            bits = ir.Binary(">>", nibble, integers.constant(2 * position), S32)
-            place = ir.Binary("+", integers.mul(group, four), ir.Binary("&", bits, integers.constant(3), S32), S32)
-            left = ir.Load(kept, (i, integers.add(integers.mul(group, two), integers.constant(position))))
-            product = ir.Binary("*", cast(left, dtype), cast(ir.Load(right, (place, j)), dtype), dtype)
-            body.append(ir.Assign(total, ir.Binary("+", total, product, dtype)))
-        return [ir.For(group, integers.ZERO, groups, 1, tuple(body))]
 
     def reduce(self, s: ir.FragmentReduce, copies: Copies) -> ir.Body:
         if id(s) in self.plan.by_lanes:
