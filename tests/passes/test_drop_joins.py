@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from croq_magic.compiler import ir
@@ -12,7 +14,7 @@ from croq_magic.compiler.passes.structure import bodies
 from croq_magic.compiler.pipeline import front_end, optimising_passes
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import cuda
-from croq_magic.compiler.visit import walk
+from croq_magic.compiler.visit import rewrite, walk
 
 TARGET = cuda.target("sm_80")
 
@@ -198,3 +200,17 @@ def test_storage_that_is_used_again(rows: int, kept: int) -> None:
 
     body = tile("a") + threads("r.at(p) = a.at(p % 4, 0);") + threads("r.at(p) += 1;")
     assert barriers(body + tile("c") + threads("r.at(p) += c.at(p % 4, 0);")) == (3, kept)
+
+
+def test_barriers_of_several_blocks_stay() -> None:
+    """What other blocks do is not looked at."""
+    before, _ = lowered(threads("r.at(p) = x.at(p);"))
+
+    def change(node: ir.Node) -> ir.Node | None:
+        if not isinstance(node, ir.Region) or node.level is not ir.Level.BLOCK:
+            return None
+        joins = tuple(ir.Barrier(scope, "a pass") for scope in (ir.Level.CLUSTER, ir.Level.BLOCK))
+        return dataclasses.replace(node, body=(*node.body, *joins, *node.body))
+
+    after = DropJoins()(rewrite(before, change), Context(Report(), TARGET.limits))
+    assert [n.scope for n in walk(after.body) if isinstance(n, ir.Barrier)] == [ir.Level.CLUSTER]

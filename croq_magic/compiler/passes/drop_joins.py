@@ -65,6 +65,11 @@ def _kernel(root: ir.Region) -> ir.Region:
     return root if new is block else rewrite(root, lambda node: new if node is block else None)
 
 
+def _inserted(s: ir.Barrier) -> bool:
+    """Whether a pass put a barrier there for the threads of one block; other blocks are not looked at."""
+    return bool(s.reason) and s.scope.depth >= ir.Level.BLOCK.depth
+
+
 def _written(nodes: list[ir.Node]) -> set[ir.Buffer]:
     """Buffers that a kernel may write."""
     if any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes):
@@ -83,7 +88,7 @@ class _Dropping:
         """The block without the barriers that nothing needs."""
         block = self.paths.root.s
         assert isinstance(block, ir.Region)
-        barriers = [n for n in self.paths.nodes() if isinstance(n.s, ir.Barrier) and n.s.reason]
+        barriers = [n for n in self.paths.nodes() if isinstance(n.s, ir.Barrier) and _inserted(n.s)]
         barriers.sort(key=lambda n: (-len(n.site.loops), n.s.scope.depth if isinstance(n.s, ir.Barrier) else 0))
         for node in barriers:
             if not self.needed(node):
