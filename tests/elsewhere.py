@@ -188,8 +188,10 @@ class Elsewhere:
         if any(report.skipped for report in reports):
             self.counts["refused by the emulator"] += 1
         else:
-            self.counts["emulated"] += 1
-            self.counts["fixed"] += not self.compiled
+            self.counts["tests passed on the emulator" if not any(r.failed for r in reports) else "failed there"] += 1
+            if not self.compiled:
+                said = "nothing was compiled anew: the test's programs are kept from the run on the CPU"
+                self._report_failure(item, item.nodeid, "emulate", said)
 
     def _report_failure(self, item: pytest.Item, test: str, arch: str, log: str) -> None:
         """A failure of the test that compiled the program first; workers of xdist speak of the running one only."""
@@ -263,7 +265,7 @@ class Cubins:
         self.known: set[tuple[Any, ...]] = set()
         self.texts: dict[str, list[Text]] = {arch: [] for arch in ARCHS}
         self.seen: set[tuple[str, str]] = set()
-        self.failures: list[tuple[str, str, str]] = []
+        self.failures: dict[tuple[str, str], str] = {}  # by test and architecture
 
     def note(self, source: Any, defines: Any, function: str, dims: Mapping[str, int] | None) -> None:
         """A function of a program that was built for the CPU, for some extents or for all."""
@@ -288,8 +290,11 @@ class Cubins:
 
     def take_failures(self) -> list[tuple[str, str, str]]:
         """Test, architecture and NVRTC's words of texts that were refused since the last call."""
-        failures, self.failures = self.failures, []
-        return failures
+        failures, self.failures = self.failures, {}
+        return [(*where, log) for where, log in failures.items()]
+
+    def _fail(self, test: str, arch: str, log: str) -> None:
+        self.failures.setdefault((test, arch), log)
 
     def _emit(self, key: tuple[Any, ...], arch: str) -> None:
         from croq_magic import CroqError
@@ -303,12 +308,12 @@ class Cubins:
             if refused("cubin", error, self.refusals):
                 self.counts[f"refused for {arch}: {', '.join(codes)}"] += 1
             else:
-                self.failures.append((self.test, arch, str(error)))
+                self._fail(self.test, arch, str(error))
             return
         except CheckError:  # these extents are wrong, as the test wants to see
             return
         except CroqError as error:
-            self.failures.append((self.test, arch, str(error)))
+            self._fail(self.test, arch, str(error))
             return
         if emission.kernels and (arch, emission.text) not in self.seen:
             self.seen.add((arch, emission.text))
@@ -330,10 +335,10 @@ class Cubins:
         for number in batch.members:  # which one was it?
             binary, alone = cubin(texts[number].text, arch)
             if not binary:
-                self.failures.append((texts[number].test, arch, f"{alone}\n{texts[number].text}"))
+                self._fail(texts[number].test, arch, f"{alone}\n{texts[number].text}")
                 log = ""
         if log:
-            self.failures.append((texts[batch.members[0]].test, arch, f"together with others:\n{log}"))
+            self._fail(texts[batch.members[0]].test, arch, f"together with others:\n{log}")
 
 
 def _emission(
