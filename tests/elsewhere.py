@@ -30,6 +30,8 @@ BATCH = 24  # texts that NVRTC reads at once: it takes 40 ms for the prelude and
 # What errors of a program say that a target has no instruction or no notion for.
 _GPU = {
     "DMA25": "no mapping of global memory into the address space of threads",
+    "PAR04": "more threads than a block has",
+    "CAL09": "no atomic operation on this type",
     "MMA01": "no tensor-core instruction of this shape",
     "MMA06": "no tensor-core tile of this kind on this architecture",
     "MMA12": "no warpgroups of tensor cores on this architecture",

@@ -300,7 +300,10 @@ __co__ void shift(s32 [M] a, s32 [M]& v) {
     ("text", "message"),
     [
         ("__co__ s32 [1000000, 1000000] f() { s32 [1000000, 1000000] r; return r; }", "f: its result needs 3.638 TiB"),
-        ("__co__ auto f() { s32 [1000000, 1000000] t; return 1; }", "f: not enough memory for its buffers"),
+        (
+            "__co__ auto f() { s32 [1000000, 1000000] t; t.at(3, 4) = 1; return t.at(3, 4); }",
+            "f: not enough memory for its buffers",
+        ),
     ],
 )
 def test_arrays_larger_than_memory(text: str, message: str) -> None:
@@ -308,9 +311,15 @@ def test_arrays_larger_than_memory(text: str, message: str) -> None:
         croq.compile(text, target="cpu").f()
 
 
+def test_kernels_that_write_arrays_larger_than_memory() -> None:
+    text = "__co__ void f() { s32 [1000000, 1000000] t; parallel p by 4 : block t.at(p, 4) = 5; }"
+    with pytest.raises(croq.TargetError, match="f: not enough memory for its buffers"):
+        croq.compile(text, target="cpu").f()
+
+
 def test_sizes_that_wrap_round() -> None:
     program = croq.compile(
-        "__co__ int f(s8 [M] x) { s8 [M * 1073741824, M * 1073741824] t; return 1; }"
+        "__co__ int f(s8 [M] x) { s8 [M * 1073741824, M * 1073741824] t; t.at(1, 2) = 1; return t.at(1, 2); }"
         "__co__ auto g(s8 [M] x) { s8 [M * 1073741824, M * 1073741824] t; return t; }",
         target="cpu",
     )

@@ -17,14 +17,15 @@ struct Cell {
   uint32_t pad;
 };
 
+// Rather refused than that the machine ends the process: what is mapped without reserve always is there at first.
+int64_t physical_memory() { return (int64_t)sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }
+
 void* map_cells(int64_t count) {
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #if defined(MAP_NORESERVE)
   flags |= MAP_NORESERVE;
 #endif
-  // Rather refused than that the machine ends the process.
-  const int64_t most = (int64_t)sysconf(_SC_PHYS_PAGES) / 2 * sysconf(_SC_PAGESIZE);
-  if (count > most / (int64_t)sizeof(Cell)) return nullptr;
+  if (count > physical_memory() / 2 / (int64_t)sizeof(Cell)) return nullptr;
   void* memory = mmap(nullptr, (size_t)count * sizeof(Cell), PROT_READ | PROT_WRITE, flags, -1, 0);
   return memory == MAP_FAILED ? nullptr : memory;
 }
@@ -46,6 +47,7 @@ pthread_mutex_t buffer_lock = PTHREAD_MUTEX_INITIALIZER;
 
 // Without so many addresses to spare, buffers have neighbours.
 bool map_buffer(Region& region, int64_t bytes) {
+  if (bytes > physical_memory()) return false;
   const int64_t page = 4096, inside = (bytes + 2 * kZone + page - 1) / page * page;
   int flags = MAP_PRIVATE | MAP_ANONYMOUS;
 #if defined(MAP_NORESERVE)

@@ -156,6 +156,6 @@ def _check_atomic(s: ir.Atomic, context: Context) -> None:
     dtype, arch = s.view.buffer.dtype.name, context.limits.arch
     known = dtype in _ATOMIC_TYPES[s.op] and (dtype != "bf16" or arch >= _BF16_ATOMICS)
     if not known and s.span is not None:
-        types = ", ".join(f"`{name}`" for name in _ATOMIC_TYPES[s.op])
+        types = ", ".join(f"`{n}`" for n in _ATOMIC_TYPES[s.op] if n != "bf16" or arch >= _BF16_ATOMICS)
         message = f"`__atomic_{s.op}` has no `{dtype}` form on this target"
         context.report.error("CAL09", message, s.span, hint=f"its types are {types}")
