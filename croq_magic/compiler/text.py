@@ -227,6 +227,11 @@ class _Printer:
         self.line(f"asm {s.template!r} {operands}")
 
 
+def _lanes(s: ir.CombineLanes) -> str:
+    """How many lanes, and how far apart if they are no neighbours."""
+    return f"{s.lanes}, {s.stride}" if s.stride > 1 else str(s.lanes)
+
+
 def _plain(make: Callable[[Any], str]) -> Callable[[_Printer, Any], None]:
     return lambda printer, s: printer.line(make(s))
 
@@ -327,11 +332,7 @@ _STATEMENTS: tuple[tuple[type[ir.Stmt], Callable[[_Printer, Any], None]], ...] =
     (ir.FragmentReduce, _plain(lambda s: f"reduce_{s.op} {format_expr(s.target)}, {format_expr(s.source)}, {s.axis}")),
     (
         ir.CombineLanes,
-        _plain(
-            lambda s: (
-                f"{s.var.name} = lanes_{s.op}<{s.lanes}{f', {s.stride}' if s.stride > 1 else ''}>({format_expr(s.value)})"
-            )
-        ),
+        _plain(lambda s: f"{s.var.name} = lanes_{s.op}<{_lanes(s)}>({format_expr(s.value)})"),
     ),
     (ir.FragmentCopy, _plain(lambda s: f"fragment_copy {format_expr(s.target)}, {format_expr(s.source)}")),
     (ir.Launch, _launch),

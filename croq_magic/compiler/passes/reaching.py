@@ -135,7 +135,7 @@ _NOTHING = Touch(None, Mode.READ)
 
 def _seen(view: Item, **ids: Iterable[int]) -> Item:
     """A view with more loops in these sets."""
-    return dataclasses.replace(view, **{name: getattr(view, name).union(more) for name, more in ids.items()})  # type: ignore[arg-type]
+    return dataclasses.replace(view, **{name: getattr(view, name).union(more) for name, more in ids.items()})
 
 
 class _Scan:
