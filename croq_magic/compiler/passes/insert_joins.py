@@ -7,9 +7,9 @@ thread does both. A loop whose next iteration conflicts with this one gets a bar
 region of threads only collective statements are joined; the rest is the program's own business (section 11).
 
 Each body is summarised by what it touches before its first barrier and after its last one, so that loops and
-conditions are looked at once. Inside `inthreads` a join covers the selected threads: the unit around them where there
-is one. There an event orders what one thread does before and after waiting for it, so that only data written before
-and read after still need a join.
+conditions are looked at once. Inside `inthreads` a join in front of what the block shares out covers all selected
+threads (`participants.py`), in front of anything else the unit. There an event orders what one thread does before and
+after waiting for it, so that only data written before and read after still need a join.
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.accesses import Access, Mode, Who, of_statement, of_view
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.map_limits import threads_per_block
+from croq_magic.compiler.passes.participants import meeting_level
 from croq_magic.compiler.passes.rotations import changes, handles
 from croq_magic.compiler.passes.structure import bodies, ends, map_kernels, map_regions
+from croq_magic.compiler.targets.simt.threads import threads_of
 from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import walk
 
@@ -68,11 +70,15 @@ class _Need:
 
 
 class _Joiner:
-    """Works on one kernel. `units` are the levels around the body being joined, `everyone` the scope of a barrier that
-    all threads meet that may take part in a collective statement there."""
+    """Works on one kernel. `units` are the levels around the body being joined, `chain` the regions below the block,
+    `predicates` those of `inthreads`; `everyone` is the scope of a barrier that all threads meet that may take part in
+    a collective statement there."""
 
     def __init__(self, kernel: ir.Region) -> None:
+        self.threads = threads_of(kernel)
         self.units: list[Level] = []
+        self.chain: list[ir.Region] = []
+        self.predicates: list[ir.Expr] = []
         self.everyone = Level.BLOCK
         self.operations = {n.token.name for n in walk(kernel) if isinstance(n, ir.Mma) and n.token is not None}
         self.written: set[ir.Buffer] = set()
@@ -92,12 +98,16 @@ class _Joiner:
 
     def region(self, region: ir.Region) -> tuple[ir.Region, Accesses]:
         """A region with its joins, and all it touches."""
-        self.units.append(region.level or Level.THREAD)
+        level = region.level or Level.THREAD
+        self.units.append(level)
+        inside = [region] if level.depth > Level.BLOCK.depth else []
+        self.chain += inside
         flow = self.body(region.body)
         touched = tuple(
             dataclasses.replace(a, who=a.who if a.who is Who.BLOCK else Who.INNER) for a in self.everything(region.body)
         )
         self.units.pop()
+        del self.chain[len(self.chain) - len(inside) :]
         if flow.body is not region.body:
             region = dataclasses.replace(region, body=flow.body)
         return region, _merge(touched)
@@ -191,8 +201,10 @@ class _Joiner:
 
     def masked(self, s: ir.Masked, own: Accesses) -> _Flow:
         everyone = self.everyone
-        self.everyone = next((u for u in reversed(self.units) if u in (Level.GROUP, Level.GROUP4)), everyone)
+        self.predicates.append(s.predicate)
+        self.everyone = meeting_level(self.threads, self.chain, self.predicates)
         flow = self.body(s.body)
+        self.predicates.pop()
         self.everyone = everyone
         new = (_replace(s, body=flow.body),)
         if s.is_async:

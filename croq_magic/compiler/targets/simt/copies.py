@@ -199,7 +199,7 @@ def _compressed(out: Statements, s: ir.Copy) -> None:
     if s.partial:
         fill(out, s.dst, zero_of(s.dst))
         if not private:
-            out.join(out.level, s.span)
+            out.join_crew(s.span)
     index, extents, body = compression(s, out.taken)
     wanted = [f"i{position}" for position in range(len(index))]
     alone = s.src.buffer.storage in PRIVATE and not private

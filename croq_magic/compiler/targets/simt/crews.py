@@ -7,27 +7,41 @@ import dataclasses
 from collections.abc import Iterator, Sequence
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.participants import meeting_level
 from croq_magic.compiler.source import Span
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
-from croq_magic.compiler.targets.simt.barriers import BarrierNumbers
+from croq_magic.compiler.targets.simt.barriers import MOST_UNITS, BarrierNumbers
 from croq_magic.compiler.targets.simt.expressions import WIDE, depends_on
 from croq_magic.compiler.targets.simt.guards import Guards, ModuleState
+from croq_magic.compiler.targets.simt.parties import conjuncts
 from croq_magic.compiler.targets.simt.threads import Selection, Threads, select, unit_threads
 from croq_magic.compiler.types import S32, S64
 
 Level = ir.Level
 LANES = 32
+MAX_RUNS = 4  # of neighbours in a crew
 MAX_UNROLL = 16  # steps of a crew that are written out by the compiler
 
 
 @dataclasses.dataclass(frozen=True)
 class Crew:
-    """Threads that do something together: the number of a thread among them, and how many they are. `only`: one thread
-    of those that get here does it alone."""
+    """Threads that do something together: the number of a thread among them, and how many they are. `only`: a condition
+    that one thread of those that get here satisfies, which does it alone."""
 
     number: str
     size: ir.Expr
-    only: int | None = None
+    only: str | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Meeting:
+    """Events of `parties` threads that meet there: their name and their number, and the name of the variable in which a
+    thread counts its turns."""
+
+    name: str
+    turn: str
+    parties: int
+    slots: int
 
 
 class Crews(Guards):
@@ -44,6 +58,7 @@ class Crews(Guards):
         self.uses_thread = False
         self._made = 0  # index variables of the emitter, whose names in the IR must differ
         self._numbers: BarrierNumbers | None = None
+        self.meetings: dict[tuple[int, ...], Meeting] = {}  # by their threads, or minus the size of units
         self._elected: str | None = None  # the condition that is open
 
     # -------------------------------------------------------------------------------------------------- the place
@@ -111,27 +126,55 @@ class Crews(Guards):
         return select(self.threads, self.chain, self.conditions)
 
     def crew(self) -> Crew:
-        """The threads that carry out a collective statement together."""
+        """The threads that carry out a collective statement together: all of the block that get there
+        (`passes/participants.py`). A set that is neither neighbours nor whole warps leaves it to its first thread."""
         if self.single:
             return Crew("0", integers.ONE)
-        divergent = [c for c in self.conditions if depends_on(c, self.divergent())]
+        divergent = self.deciding()
         if not divergent:
             return Crew(self.thread, self.threads.total)
         found = select(self.threads, self.chain, divergent)
-        if found is not None and found.exact and found.contiguous:
-            first = found.threads[0]
-            number = self.thread if first == 0 else f"{self.thread} - {first}"
-            return Crew(number, integers.constant(len(found.threads)))
-        if found is not None and found.exact and found.threads:
-            return Crew("0", integers.ONE, found.threads[0])
-        _, size, region = self.unit()
-        inner = {var.name for r in self.chain for var in r.indices if r.level is Level.THREAD}
-        if region is not None and not any(depends_on(c, inner) for c in divergent):
-            # Every unit that gets here does all of it: all write the same.
-            whole = integers.equal(size, self.threads.total)
-            number = self.thread if whole else f"{self.thread} % {self.expressions.index(size, TIMES + 1)}"
-            return Crew(number, size)
-        return Crew("0", integers.ONE)
+        if found is not None and found.exact:
+            return self._crew_of(found, self.thread)
+        level = meeting_level(self.threads, self.chain, self.conditions)
+        if level is Level.BLOCK:
+            return Crew("0", integers.ONE)
+        region = next(r for r in self.chain if r.level is level)
+        size = unit_threads(region)
+        whole = integers.equal(size, self.threads.total)
+        number = self.thread if whole else f"{self.thread} % {self.expressions.index(size, TIMES + 1)}"
+        chosen = self._within(region, divergent)
+        if chosen is None:
+            return Crew("0", integers.ONE)
+        return self._crew_of(chosen, number) if chosen.threads else Crew(number, size)
+
+    def _crew_of(self, found: Selection, number: str) -> Crew:
+        """The crew of known threads; `number` is what they are counted by."""
+        runs = found.runs
+        count = integers.constant(len(found.threads))
+        if not runs or (len(runs) > 1 and (not found.whole_warps or len(runs) > MAX_RUNS)):
+            return Crew("0", integers.ONE, f"{number} == {found.threads[0]}" if runs else None)
+        first, end = runs[0][0], sum(runs[0])
+        text = number if first == 0 else f"{number} - {first}"
+        for start, length in runs[1:]:  # threads behind a gap are counted without it
+            text += f" - ({number} < {start} ? 0 : {start - end})"
+            end = start + length
+        return Crew(text if len(runs) == 1 else f"({text})", count)
+
+    def _within(self, region: ir.Region, conditions: Sequence[ir.Expr]) -> Selection | None:
+        """The threads of a unit that satisfy conditions, none if these say nothing about its threads; None if that is
+        not known."""
+        inner = {var.name for r in self.chain[self.chain.index(region) + 1 :] for var in r.indices}
+        own = [c for c in conjuncts(conditions) if depends_on(c, inner | self.varying)]
+        if not own:
+            return Selection(())
+        found = select(self.threads, self.chain, own, integers.value(unit_threads(region)))
+        outer = {var.name for r in self.chain[: self.chain.index(region) + 1] for var in r.indices}
+        return found if found is not None and found.exact and not any(depends_on(c, outer) for c in own) else None
+
+    def deciding(self) -> list[ir.Expr]:
+        """The conditions around that not all threads of a block satisfy."""
+        return [c for c in self.conditions if depends_on(c, self.divergent())]
 
     def divergent(self) -> set[str]:
         """Names of the indices and scalars in which threads of a block differ."""
@@ -172,7 +215,7 @@ class Crews(Guards):
         `passes/touches.py` counts on it: place p in row-major order goes to thread p modulo the block's size."""
         counted = self.uses_thread
         crew = self.crew()
-        if crew.number == "thread" and self._fits_axes(extents):
+        if crew.number == "thread" and integers.equal(crew.size, self.threads.total) and self._fits_axes(extents):
             self.uses_thread = counted
             with self._along_axes(extents, wanted) as index:
                 yield index
@@ -180,7 +223,7 @@ class Crews(Guards):
         count = integers.product(extents)
         total, size = integers.value(count), integers.value(crew.size)
         if size == 1:
-            alone = [f"if ({self.thread} == {crew.only})"] if crew.only is not None else []
+            alone = [f"if ({crew.only})"] if crew.only is not None else []
             with self.nest(alone), self.loop_nest(wanted, extents, 0) as index:
                 yield index
             return
@@ -199,17 +242,35 @@ class Crews(Guards):
                 yield self._decoded(linear, extents, wanted, made)
             self._release(made)
             return
+        if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
+            with self._turns(crew.number, total, size, wanted, made) as linear:
+                yield self._decoded(linear, extents, wanted, made)
+            self._release(made)
+            return
         linear = self._linear(wanted, count, made)
         name = self.names.of(linear)
         wide = self.dialect.index32 if total is not None and total < (1 << 30) else self.dialect.index64
         if self.expressions.limits is not None and not self.expressions.limits.admit(count):
             wide = self.dialect.ctype(S64)
-        if total is not None and size is not None and -(-total // size) <= MAX_UNROLL:
-            self.line(self.dialect.unroll(None))
         stop, stride = self.expressions.index(count), self.expressions.index(crew.size)
         with self.block(f"for ({wide} {name} = {crew.number}; {name} < {stop}; {name} += {stride})"):
             yield self._decoded(linear, extents, wanted, made)
         self._release(made)
+
+    @contextlib.contextmanager
+    def _turns(self, number: str, total: int, size: int, wanted: Sequence[str], made: list[ir.Var]) -> Iterator[ir.Var]:
+        """The loop of a crew of known size in turns, which compilers write out without knowing what `number` may be;
+        gives the place. Only the last turn may be one of fewer threads."""
+        whole, rest = divmod(total, size)
+        turn = self.loop_variable("turn", integers.constant(whole + bool(rest)))
+        linear = self._linear(wanted, integers.constant(total), made)
+        made.append(turn)
+        text, name = self.names.of(turn), self.names.of(linear)
+        self.line(self.dialect.unroll(None))
+        with self.block(f"for (int {text} = 0; {text} < {whole + bool(rest)}; ++{text})"):
+            self.line(f"const {self.dialect.index32} {name} = {text} * {size} + {number};")
+            with self.block(f"if ({text} < {whole} || {name} < {total})") if rest else contextlib.nullcontext():
+                yield linear
 
     def _linear(self, wanted: Sequence[str], count: ir.Expr, made: list[ir.Var]) -> ir.Var:
         """The variable that counts the places."""
@@ -251,16 +312,21 @@ class Crews(Guards):
         rows, step = integers.value(extents[0]) or 0, integers.value(self.threads.block[1]) or 1
         kind, name = self.dialect.index32, self.names.of(row)
         head = ""
-        if rows > step:
-            if rows // step <= MAX_UNROLL:
-                self.line(self.dialect.unroll(None))
-            head = f"for ({kind} {name} = {self.dialect.thread_index(1)}; {name} < {rows}; {name} += {step})"
+        made, first = [row, column], self.dialect.thread_index(1)
+        place = first
+        if 1 < rows // step <= MAX_UNROLL:
+            made.append(turn := self.loop_variable("turn", integers.constant(rows // step)))
+            text = self.names.of(turn)
+            self.line(self.dialect.unroll(None))
+            head, place = f"for (int {text} = 0; {text} < {rows // step}; ++{text})", f"{text} * {step} + {first}"
+        elif rows > step:
+            head, place = f"for ({kind} {name} = {first}; {name} < {rows}; {name} += {step})", ""
         with self.block(head):
-            if not head:
-                self.line(f"const {kind} {name} = {self.dialect.thread_index(1)};")
+            if place:
+                self.line(f"const {kind} {name} = {place};")
             self.line(f"const {kind} {self.names.of(column)} = {self.dialect.thread_index(0)};")
             yield row, column
-        self._release((row, column))
+        self._release(made)
 
     def _release(self, made: Sequence[ir.Var]) -> None:
         for var in made:
@@ -325,11 +391,15 @@ class Crews(Guards):
         if not self.lines or self.lines[-1].strip() != text:
             self.line(text)
 
+    def join_crew(self, span: Span | None) -> None:
+        """A barrier of all threads that carry out a collective statement here."""
+        self.join(meeting_level(self.threads, self.chain, self.conditions), span)
+
     def join(self, scope: Level, span: Span | None) -> None:
         """A barrier of all threads that reach this place in their unit of a level."""
         if self.single:
             return
-        divergent = [c for c in self.conditions if depends_on(c, self.divergent())]
+        divergent = self.deciding()
         if scope is Level.THREAD:
             scope = self.unit()[0]
         if scope in (Level.GROUP, Level.GROUP4):
@@ -338,45 +408,48 @@ class Crews(Guards):
         if not divergent:
             self.meet(self.dialect.block_barrier())
             return
-        found = select(self.threads, self.chain, divergent)
+        self._join_selected(self._known(select(self.threads, self.chain, divergent), span))
+
+    def _known(self, found: Selection | None, span: Span | None) -> Selection:
         if found is None or not found.exact:
             raise self.unsupported("a barrier of threads that are selected by changing values is", span)
-        self._join_selected(found, span)
+        return found
 
-    def _join_selected(self, found: Selection, span: Span | None) -> None:
+    def _join_selected(self, found: Selection) -> None:
         count = len(found.threads)
         if count == self.threads.count:
             self.meet(self.dialect.block_barrier())
         elif count <= 1:
             return
-        elif found.whole_warps and count == 32:
-            self.meet(self.dialect.warp_barrier())
-        elif found.whole_warps:
-            if self._numbers is None:
-                self._numbers = BarrierNumbers(self.threads.root.body, self.threads.count or 0)
-            number = self._numbers.of(found.threads)
-            if number is None:
-                raise self.unsupported("so many sets of threads that meet apart are", span)
-            self.meet(self.dialect.named_barrier(str(number), str(count)))
         elif found.threads[0] // 32 == found.threads[-1] // 32:
             mask = sum(1 << (t % 32) for t in found.threads)
-            self.meet(self.dialect.warp_barrier(mask))
+            self.meet(self.dialect.warp_barrier(mask) if count < 32 else self.dialect.warp_barrier())
         else:
-            raise self.unsupported("a barrier of threads that are no whole warps is", span)
+            if self._numbers is None:
+                self._numbers = BarrierNumbers(self.threads.root.body, self.threads.count or 0)
+            number = self._numbers.of(found.threads) if found.whole_warps else None
+            if number is None:
+                self._join_by_event(found.threads, count)
+            else:
+                self.meet(self.dialect.named_barrier(str(number), str(count)))
+
+    def _join_by_event(self, key: tuple[int, ...], parties: int, slots: int = 1, slot: str = "0") -> None:
+        """A meeting of threads that no barrier of the hardware joins: all arrive at an event and wait for it."""
+        if key not in self.meetings:
+            name = self.names.fresh("meeting")
+            self.meetings[key] = Meeting(name, self.names.fresh(f"{name}_turn"), parties, slots)
+        found = self.meetings[key]
+        event = f"{found.name}[{slot}]"
+        arrive, wait = self.dialect.event_arrive(event), self.dialect.event_wait(event, found.turn)
+        self.meet(f"{arrive} {wait} {found.turn} ^= 1u;")
 
     def _join_unit(self, scope: Level, divergent: Sequence[ir.Expr], span: Span | None) -> None:
         region = next((r for r in reversed(self.chain) if r.level is scope), None)
         if region is None:
             raise self.unsupported(f"a barrier of a {scope.value} outside one is", span)
         size = integers.value(unit_threads(region))
-        inner = {var.name for r in self.chain[self.chain.index(region) + 1 :] for var in r.indices}
-        if any(depends_on(c, inner) for c in divergent):
-            found = select(self.threads, self.chain, [c for c in divergent if depends_on(c, inner)], size)
-            if found is None or not found.exact:
-                raise self.unsupported("a barrier of threads that are selected by changing values is", span)
-            if size == 32:
-                self.meet(self.dialect.warp_barrier(sum(1 << t for t in found.threads)))
-                return
+        if size is not None and self._join_part(region, size, divergent, span):
+            return
         alone = size == self.threads.count and not divergent  # the unit is the block
         if size == 32 and (self.dialect.warp_barriers or not alone):
             self.meet(self.dialect.warp_barrier())
@@ -385,5 +458,43 @@ class Crews(Guards):
         elif size is None:
             raise self.unsupported(f"a barrier of a {scope.value} of symbolic size is", span)
         else:
-            number = "15" if size == self.threads.count else f"15 - {self.thread} / {size} % 8"
-            self.meet(self.dialect.named_barrier(number, str(size)))
+            self._join_several(size)
+
+    def _join_several(self, size: int) -> None:
+        """A barrier of each unit of several warps."""
+        units = -(-(self.threads.count or size) // size)
+        if units == 1:
+            self.meet(self.dialect.named_barrier("15", str(size)))
+        elif units <= MOST_UNITS:
+            self.meet(self.dialect.named_barrier(f"15 - {self.thread} / {size}", str(size)))
+        else:
+            self._join_by_event((-size,), size, units, f"{self.thread} / {size}")
+
+    def _join_part(self, region: ir.Region, size: int, divergent: Sequence[ir.Expr], span: Span | None) -> bool:
+        """A barrier of those threads of each unit that get here, if some may not."""
+        inner = {var.name for r in self.chain[self.chain.index(region) + 1 :] for var in r.indices}
+        if not any(depends_on(c, inner) for c in divergent):
+            return False
+        found = select(self.threads, self.chain, divergent)
+        if found is None or not found.exact:
+            lanes = self._known(self._within(region, divergent), span).threads
+            if len(lanes) in (0, size):
+                return False
+            if size != 32:
+                raise self.unsupported("a barrier of threads that are selected by changing values is", span)
+            self.meet(self.dialect.warp_barrier(sum(1 << t for t in lanes)))
+            return True
+        units: dict[int, list[int]] = {}
+        for t in found.threads:
+            units.setdefault(t // size, []).append(t)
+        same = {tuple(t % size for t in unit) for unit in units.values()}
+        if all(len(lanes) == size for lanes in same):
+            return False
+        if len(same) == 1 and (len(units) == 1 or size == 32):
+            self._join_selected(Selection(tuple(next(iter(units.values())))))
+            return True
+        for number, unit in units.items():  # every unit has a set of its own
+            if len(unit) > 1:
+                with self.block(f"if ({self.thread} / {size} == {number})"):
+                    self._join_selected(Selection(tuple(unit)))
+        return True

@@ -71,16 +71,18 @@ class Events(Statements):
         for key, name in self.party_names.items():
             event = self._seen[key]
             lines.append(f"const unsigned {name} = {self.parties.get(key, event.parties or 1)};")
-        if not self.events:
+        for meeting in self.meetings.values():
+            lines += [d.event_array(meeting.name, meeting.slots), f"unsigned {meeting.turn} = 0;"]
+        if not self.events and not self.meetings:
             return ["  " + line for line in lines]
         lines.append(f"if ({self.thread} == 0) {{" if not self.single else "{")
-        for e in self.events:
-            parties = self.parties.get(id(e), e.parties or 1)
-            name, count = self._name(e), self._count(e)
+        made = [(self._name(e), self._count(e), self.parties.get(id(e), e.parties or 1)) for e in self.events]
+        made += [(meeting.name, meeting.slots, meeting.parties) for meeting in self.meetings.values()]
+        for name, count, arrivals in made:
             if count == 1:
-                lines.append(f"  {d.event_init(f'{name}[0]', str(parties))}")
+                lines.append(f"  {d.event_init(f'{name}[0]', str(arrivals))}")
             else:
-                lines.append(f"  for (int i = 0; i < {count}; ++i) {d.event_init(f'{name}[i]', str(parties))}")
+                lines.append(f"  for (int i = 0; i < {count}; ++i) {d.event_init(f'{name}[i]', str(arrivals))}")
         lines.append("}")
         lines.append(d.cluster_barrier() if self.spread else d.block_barrier())
         return ["  " + line for line in lines]
@@ -178,7 +180,7 @@ class Events(Statements):
             # A thread can only say of its own copies that they are complete.
             if self._is_asynchronous(s):
                 self.line(self.dialect.async_wait(0))
-            self.join(self.level, s.span)
+            self.join_crew(s.span)
 
     def _trigger_cluster(self, s: ir.Trigger) -> None:
         """An arrival at the copy of every block of the cluster."""

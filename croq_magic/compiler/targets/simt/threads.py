@@ -115,7 +115,19 @@ class Selection:
 
     @property
     def whole_warps(self) -> bool:
-        return self.contiguous and self.threads[0] % 32 == 0 and len(self.threads) % 32 == 0
+        runs = self.runs
+        return bool(runs) and all(first % 32 == 0 and count % 32 == 0 for first, count in runs)
+
+    @property
+    def runs(self) -> tuple[tuple[int, int], ...]:
+        """Runs of neighbouring threads: the first and how many they are."""
+        found: list[tuple[int, int]] = []
+        for number in self.threads:
+            if found and sum(found[-1]) == number:
+                found[-1] = (found[-1][0], found[-1][1] + 1)
+            else:
+                found.append((number, 1))
+        return tuple(found)
 
 
 def select(
