@@ -45,6 +45,7 @@ from croq_magic.compiler.passes.own_fragments import OwnFragments
 from croq_magic.compiler.passes.promote_accumulators import PromoteAccumulators
 from croq_magic.compiler.passes.prove_bounds import ProveBounds
 from croq_magic.compiler.passes.prove_races import ProveRaces
+from croq_magic.compiler.passes.settle_conditions import SettleConditions
 from croq_magic.compiler.preprocess import preprocess
 from croq_magic.compiler.signature import Signature
 from croq_magic.compiler.source import Source
@@ -90,7 +91,7 @@ def mapping_passes(checks: str) -> list[Pass]:
 
 def optimising_passes() -> list[Pass]:
     """Passes that every target wants; a target adds its own."""
-    return [PromoteAccumulators(), DropZeroing()]
+    return [SettleConditions(), PromoteAccumulators(), DropZeroing()]
 
 
 def front_end(

@@ -345,15 +345,12 @@ def _of_arguments(e: ir.Expr) -> bool:
 
 def decide(condition: ir.Expr, facts: Facts) -> bool | None:
     """Whether a condition always or never holds where `facts` do; None if neither is known."""
+    known = evident(condition, facts)
+    if known is not None:
+        return known
     resolved = facts.resolve(condition)
-    if isinstance(resolved, ir.Const):
-        return bool(resolved.value)
     if any(isinstance(node, ir.Load) or may_wrap(node) for node in walk(resolved)):
         return None
-    if _certain(resolved, True, facts):
-        return True
-    if _certain(resolved, False, facts):
-        return False
     if not facts.conditions and (depends_on_run(resolved) or not names_in(resolved)):
         return None
     base = _situation((resolved,), facts)
@@ -365,6 +362,18 @@ def decide(condition: ir.Expr, facts: Facts) -> bool | None:
             if opposite.empty():
                 return truth if base.empty() is False else None
     return None
+
+
+def evident(condition: ir.Expr, facts: Facts) -> bool | None:
+    """`decide` by intervals, corners and single conditions alone, in microseconds."""
+    resolved = facts.resolve(condition)
+    if isinstance(resolved, ir.Const):
+        return bool(resolved.value)
+    if any(isinstance(node, ir.Load) or may_wrap(node) for node in walk(resolved)):
+        return None
+    if _certain(resolved, True, facts):
+        return True
+    return False if _certain(resolved, False, facts) else None
 
 
 def _certain(e: ir.Expr, truth: bool, facts: Facts) -> bool:

@@ -95,6 +95,8 @@ FREE = [
     "parallel p by 8 { mutable s32 k = p; g.at(k, 1) = 1.0f * p; }",  # not known
     "parallel p by 8 { if (g.at(p, 3) > 0.0f) g.at(0, 1) = 1.0f * p; }",  # not known
     "g.at(0, 0) = 1.0f; g.at(0, 0) = 2.0f;",
+    "parallel c by 2 : cluster, p by 4 : block { g.at(c#p, 0) = 1.0f * p; sync.barrier : cluster; "
+    "x = g.at(c * 4 + (p + 1) % 4, 0); }",
 ]
 
 

@@ -1,4 +1,4 @@
-"""Blocks that wait for each other on the CPU: events of the launch, `trigger.cluster`, roles beside a grid barrier."""
+"""Blocks that wait for each other on the CPU: events of the launch, of clusters, barriers of both, roles beside them."""
 
 from __future__ import annotations
 
@@ -210,6 +210,32 @@ def test_fragments_belong_to_their_block() -> None:
     a = RANDOM.integers(-4, 5, (2, 16, 16)).astype(np.float16)
     b = RANDOM.integers(-4, 5, (16, 8)).astype(np.float16)
     np.testing.assert_array_equal(program.f(a, b), a.astype(np.float32) @ b.astype(np.float32))
+
+
+ROUND = """
+__co__ s32 [8, 33] round(s32 [8, 33] x, int turns) {
+  s32 [8, 33] a, r;
+  parallel c by 2 : cluster, b by 4 : block, t by 33 : thread {
+    foreach s in turns {
+      a.at(c#b, t) = x.at(c#b, t) + s;
+      sync.barrier : cluster;
+      r.at(c#b, t) += a.at(c * 4 + (b + 1) % 4, 32 - t);
+      sync.barrier : cluster;
+    }
+  }
+  return r;
+}
+"""
+
+
+@pytest.mark.gpu_refuses("UNS01")  # sm_80 has no clusters
+def test_a_barrier_of_the_cluster() -> None:
+    program = croq.compile(ROUND, target="cpu")
+    assert program.warnings == []
+    x = integers(8, 33)
+    for turns in (0, 1, 3):
+        rounds = [np.roll((x + s).reshape(2, 4, 33), -1, axis=1).reshape(8, 33)[:, ::-1] for s in range(turns)]
+        np.testing.assert_array_equal(program.round(x, turns), np.sum(rounds, axis=0, dtype=np.int32) + 0 * x)
 
 
 def test_a_deadlock_between_blocks_is_reported() -> None:

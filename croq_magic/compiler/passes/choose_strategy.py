@@ -5,8 +5,8 @@ of a region reach a joining statement and others do not, or reach it for differe
 other's events, a barrier under a condition of the thread, a named barrier), no cut is right, and every instance needs
 a stack: a fiber. Then so does every region around it inside the block, while a finer region in which all instances do
 the same stays a loop: of `parallel w by 2 : group-4, t by 128 : thread` with roles chosen by `w` two fibers are left.
-Where blocks wait for each other (events of the launch, `trigger.cluster`, a barrier of the grid beside roles), they are
-fibers too, all of the grid or of a cluster on one thread.
+Where blocks wait for each other (events of the launch, `trigger.cluster`, a barrier of the cluster, one of the grid
+beside roles), they are fibers too, all of the grid or of a cluster on one thread.
 
 Whether control flow is uniform is judged by a taint: a value differs between instances if it is computed from an index
 of the region, from an atomic, or is assigned where only some instances come by. Memory that all instances share reads
@@ -152,6 +152,8 @@ def _meeting_of_cluster(root: ir.Region) -> str:
     blocks = [block for cluster in clusters for block in _blocks(cluster) if instances(block) != 1]
     if any(isinstance(n, ir.Trigger) and n.cluster for block in blocks for n in walk(block)):
         return "events between the blocks of a cluster"
+    if any(isinstance(n, ir.Barrier) and n.scope is Level.CLUSTER for block in blocks for n in walk(block)):
+        return "a barrier of the blocks of a cluster"
     return ""
 
 

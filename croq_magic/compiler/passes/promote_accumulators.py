@@ -222,9 +222,15 @@ def _of_group(group: list[tuple[Access, Path]], inside: set[str], options: Optio
     for step in movers:
         if isinstance(step, ir.For):
             kept *= affine.Dim(step.var, step.stop).size or 1
-    if kept > 1 and not options.arrays and not accumulator.threads:
+    if kept > 1 and not accumulator.threads and (not options.arrays or _in_registers(first.view.buffer, options)):
         return None
     return accumulator if kept <= options.private and affine.distinct(first, dims) else None
+
+
+def _in_registers(buffer: ir.Buffer, options: Options) -> bool:
+    """Whether a thread's own storage is small enough that loops over it are written out: then it is in registers."""
+    size = integers.value(integers.product((*map(integers.constant, buffer.slots), *buffer.shape)))
+    return buffer.storage is ir.Storage.LOCAL and size is not None and size <= options.private
 
 
 def _movers(path: Path, address: set[str]) -> tuple[ir.Region | ir.For, ...] | None:

@@ -166,6 +166,8 @@ class _Races:
 
 def _joins_blocks(node: ir.Node) -> bool:
     """Whether blocks may wait for each other at a statement."""
+    if isinstance(node, ir.Barrier):
+        return node.scope is Level.CLUSTER
     return isinstance(node, ir.Trigger) and (node.cluster or node.event.storage is ir.Storage.GLOBAL)
 
 

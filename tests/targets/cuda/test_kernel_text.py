@@ -8,6 +8,7 @@ from pathlib import Path
 from targets.cuda_text import cubin, emission, kernel
 
 from croq_magic.compiler import evaluate, integers
+from croq_magic.compiler.targets.cuda import disasm
 from croq_magic.compiler.types import S32, S64
 
 SEEDS = Path(__file__).parents[2] / "programs" / "seeds"
@@ -280,3 +281,76 @@ def test_a_long_line_is_printed_in_parts() -> None:
     calls = [line for line in text.splitlines() if "printf(" in line]
     assert [call.count("%d") for call in calls] == [32, 8] and [call.count("x[") for call in calls] == [32, 8]
     assert calls[0].count(r"\n") == 0 and calls[1].count(r"\n") == 1
+
+
+COPIES = """
+__co__ void f(f32 [{rows}, {columns}] x, f32 [{rows}, {columns}]& y) {{
+  parallel by 1 : block {{
+    s = dma.copy x => shared;
+    parallel {{i, j}} by [{block}] : thread y.at(j, i) = s.data.at(j, i);
+  }}
+}}
+"""
+
+
+def test_copies_of_several_turns_are_counted_in_turns() -> None:
+    """Compilers do not know below what a thread's number stays, so they could not write such a loop out otherwise."""
+    text = kernel(COPIES.format(rows=24, columns=32, block="16, 4").replace("y.at(j, i) = s.data.at(j, i)", "{}"))
+    assert "for (int turn = 0; turn < 3; ++turn) {\n    const int i = turn * 64 + thread;\n    *(uint4*)" in text
+    binary, _ = cubin(emission(COPIES.format(rows=24, columns=32, block="32, 4")).text, "sm_90a")
+    loads = re.findall(r"LDG\.E\.128", disasm.sass(binary))
+    assert len(loads) == 2  # one for all turns but the last, which half of the threads take
+
+
+def test_the_last_turn_may_be_one_of_fewer_threads() -> None:
+    text = kernel(COPIES.format(rows=7, columns=20, block="20, 1"))
+    assert "for (int turn = 0; turn < 2; ++turn) {" in text
+    assert "if (turn < 1 || i < 35) {" in text
+
+
+def test_rows_of_threads_are_counted_in_turns() -> None:
+    source = COPIES.format(rows=12, columns=17, block="17, 3").replace("copy x", "copy x.subspan(12, 17)")
+    text = kernel(source.replace("f32 [12, 17] x", "f32 [12, 19] x"))
+    assert "const int i0 = turn * 3 + threadIdx.y;" in text
+
+
+def test_storage_of_a_thread_is_accumulated_where_it_is() -> None:
+    text = kernel(
+        """__co__ f32 [64] f(f32 [64, 8] x) {
+          f32 [64] r;
+          parallel t by 64 : thread {
+            local f32 [8] acc {0.0f};
+            foreach k in 40 foreach i in 8 acc.at(i) += x.at(t, i) * k;
+            f32 s = 0.0f;
+            foreach i in 8 s += acc.at(i);
+            r.at(t) = s;
+          }
+          return r;
+        }"""
+    )
+    assert "acc_acc" not in text and "acc[i4 * 4 + e] +=" in text
+
+
+def test_steps_of_a_tile_in_registers_are_written_out() -> None:
+    """A thread's products of 8 x 8 elements: loops one after the other do not multiply the work of the loop around."""
+    text = kernel(
+        """__co__ f32 [128, 128] mm(f32 [128, 8] a, f32 [8, 128] b) {
+          f32 [128, 128] c;
+          parallel by 1 : block {
+            sa = dma.copy a => shared;
+            sb = dma.copy b => shared;
+            parallel {tx, ty} by [16, 16] : thread {
+              local f32 [8, 8] acc {0.0f};
+              local f32 [8] ra, rb;
+              foreach k in 8 {
+                foreach i in 8 ra.at(i) = sa.data.at(ty#i, k);
+                foreach j in 8 rb.at(j) = sb.data.at(k, tx#j);
+                foreach {i, j} in [8, 8] acc.at(i, j) += ra.at(i) * rb.at(j);
+              }
+              dma.copy acc => c.subspan(8, 8).at(ty, tx);
+            }
+          }
+          return c;
+        }"""
+    )
+    assert "#pragma unroll\n  for (int k = 0; k < 8; ++k)" in text

@@ -22,7 +22,7 @@ from croq_magic.compiler.types import BOOL, F32, S32, S64
 from croq_magic.compiler.visit import walk
 
 UNROLLED_LOOP = 32  # iterations of a small constant loop that are written out
-UNROLLED_WORK = 512  # statements of all its iterations together
+UNROLLED_WORK = 768  # statements of all its iterations together
 
 
 class Statements(Crews):
@@ -380,11 +380,7 @@ class Statements(Crews):
             isinstance(n, (ir.Region, ir.Barrier, ir.While, ir.Copy, ir.Masked, ir.Call, ir.CxxText)) for n in inner
         ):
             return ""
-        work = trips
-        for n in inner:
-            if isinstance(n, ir.For):
-                work *= _trips(n) or UNROLLED_WORK
-        if trips <= UNROLLED_LOOP and work * max(1, len(inner)) <= UNROLLED_WORK:
+        if trips <= UNROLLED_LOOP and trips * _work(s.body) <= UNROLLED_WORK:
             return self.dialect.unroll(None)
         return ""
 
@@ -489,6 +485,19 @@ def _head(s: ir.For | ir.If) -> tuple[ir.Expr, ...]:
 def _trips(s: ir.For) -> int | None:
     start, stop = integers.value(s.start), integers.value(s.stop)
     return None if start is None or stop is None else max(0, -(-(stop - start) // s.step))
+
+
+def _work(body: ir.Body) -> int:
+    """Statements that a body with plain loops executes, a condition and its branches as one after the other."""
+    count = 0
+    for s in body:
+        inside = sum(_work(inner) for inner in bodies(s))
+        if isinstance(s, ir.For):
+            trips = _trips(s)
+            count += UNROLLED_WORK if trips is None else trips * inside
+        else:
+            count += 1 + inside
+    return count
 
 
 def _indexes_registers(s: ir.For) -> bool:
