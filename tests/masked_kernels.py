@@ -106,11 +106,13 @@ KINDS = {
         lambda x, n: x[1][_far(n)] * 6 + 1,
     ),
     "turns": Kind(
-        "foreach k in TURNS { u = dma.copy x.chunkat(k, _) => shared; r.at(NUM) = r.at(NUM) * 3 + u.data.at(0, FAR); }",
+        "r.at(NUM) = 0; foreach k in TURNS { u = dma.copy x.chunkat(k, _) => shared;"
+        " r.at(NUM) = r.at(NUM) * 3 + u.data.at(0, FAR); }",
         _turned,
     ),
     "ahead": Kind(
-        """with k in TURNS {
+        """r.at(NUM) = 0;
+        with k in TURNS {
           cur = dma.copy.async x.chunkat(k, _) => shared;
           nxt = dma.any;
           foreach k(1:) {

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.participants import meeting_level
 from croq_magic.compiler.source import Span
-from croq_magic.compiler.targets.emit_cxx import TIMES, Names
+from croq_magic.compiler.targets.emit_cxx import TIMES, Names, Unsupported
 from croq_magic.compiler.targets.simt.barriers import MOST_UNITS, BarrierNumbers
 from croq_magic.compiler.targets.simt.expressions import WIDE, depends_on
 from croq_magic.compiler.targets.simt.guards import Guards, ModuleState
@@ -159,7 +159,7 @@ class Crews(Guards):
         for start, length in runs[1:]:  # threads behind a gap are counted without it
             text += f" - ({number} < {start} ? 0 : {start - end})"
             end = start + length
-        return Crew(text if len(runs) == 1 else f"({text})", count)
+        return Crew(text, count)
 
     def _within(self, region: ir.Region, conditions: Sequence[ir.Expr]) -> Selection | None:
         """The threads of a unit that satisfy conditions, none if these say nothing about its threads; None if that is
@@ -440,7 +440,11 @@ class Crews(Guards):
             self.meetings[key] = Meeting(name, self.names.fresh(f"{name}_turn"), parties, slots)
         found = self.meetings[key]
         event = f"{found.name}[{slot}]"
-        arrive, wait = self.dialect.event_arrive(event), self.dialect.event_wait(event, found.turn)
+        try:
+            arrive, wait = self.dialect.event_arrive(event), self.dialect.event_wait(event, found.turn)
+        except Unsupported:
+            what = "a barrier of some threads of a block that are no whole `group`"
+            raise Unsupported(f"{what} is not supported by the {self.dialect.name} target") from None
         self.meet(f"{arrive} {wait} {found.turn} ^= 1u;")
 
     def _join_unit(self, scope: Level, divergent: Sequence[ir.Expr], span: Span | None) -> None:
