@@ -1,4 +1,4 @@
-"""Blocks that wait for each other on the CPU: events of the launch, of clusters, barriers of both, roles beside them."""
+"""Blocks that wait for each other on the CPU: events of the launch, events and barriers of clusters, grid barriers."""
 
 from __future__ import annotations
 

@@ -131,18 +131,35 @@ namespace croq = choreo;
 // ------------------------------------------------------------------------------------------------ scalar helpers
 #define CROQ_INFINITY __int_as_float(0x7f800000)
 #define CROQ_NAN __int_as_float(0x7fffffff)
-// Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions).
+// Float to integer: truncates, saturates, and turns NaN into 0 (the language defines out-of-range conversions). The
+// instructions do that of themselves, but for NaN where a side has 64 bits. Smaller integers are clamped behind them.
+CROQ_INLINE int croq_truncated(float value, int) { return __float2int_rz(value); }
+CROQ_INLINE unsigned croq_truncated(float value, unsigned) { return __float2uint_rz(value); }
+CROQ_INLINE long long croq_truncated(float value, long long) { return value == value ? __float2ll_rz(value) : 0; }
+CROQ_INLINE unsigned long long croq_truncated(float value, unsigned long long) {
+  return value == value ? __float2ull_rz(value) : 0;
+}
+CROQ_INLINE int croq_truncated(double value, int) { return value == value ? __double2int_rz(value) : 0; }
+CROQ_INLINE unsigned croq_truncated(double value, unsigned) { return value == value ? __double2uint_rz(value) : 0; }
+CROQ_INLINE long long croq_truncated(double value, long long) { return value == value ? __double2ll_rz(value) : 0; }
+CROQ_INLINE unsigned long long croq_truncated(double value, unsigned long long) {
+  return value == value ? __double2ull_rz(value) : 0;
+}
 template <typename To, typename From>
 CROQ_INLINE To croq_to_int(From value) {
   constexpr bool is_signed = (To)-1 < (To)0;
   constexpr int bits = (int)sizeof(To) * 8;
-  constexpr To low = is_signed ? (To)((To)1 << (bits - 1)) : (To)0;
-  constexpr To high = (To)~low;
-  constexpr From limit = (From)((From)(1ull << (bits - 1)) * (is_signed ? (From)1 : (From)2));
-  if (!(value == value)) return 0;
-  if (value >= limit) return high;
-  if (value <= (is_signed ? -limit : (From)0)) return low;
-  return (To)value;
+  if constexpr (bits < 32) {
+    constexpr int high = (1 << (is_signed ? bits - 1 : bits)) - 1, low = is_signed ? -high - 1 : 0;
+    const int wide = croq_truncated(value, 0);
+    return (To)(wide < low ? low : wide > high ? high : wide);
+  } else if constexpr (bits == 32) {
+    if constexpr (is_signed) return croq_truncated(value, 0);
+    else return croq_truncated(value, 0u);
+  } else {
+    if constexpr (is_signed) return croq_truncated(value, 0ll);
+    else return croq_truncated(value, 0ull);
+  }
 }
 
 template <typename T>

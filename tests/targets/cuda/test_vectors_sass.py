@@ -72,3 +72,14 @@ def test_no_division_of_64_bits_where_extents_are_small() -> None:
     parts = {part.split("\n", 1)[0]: part for part in re.split(r"^\.text\.", code, flags=re.MULTILINE)[1:]}
     narrow, wide = parts["f_kernel:"], parts["f_kernel_wide:"]
     assert "CALL" in wide and "CALL" not in narrow
+
+
+@pytest.mark.parametrize("dtype", ["s8", "u16", "s32", "u32"])
+def test_floats_become_integers_without_branches(dtype: str) -> None:
+    """The instruction saturates of itself."""
+    text = (
+        f"__co__ void f(f32 [16384] x, {dtype} [16384]& y) {{ parallel p by 16384 y.at(p) = __to<{dtype}>(x.at(p)); }}"
+    )
+    found = instructions(text, "sm_90a")
+    assert found["BRA"] <= 1  # behind the end
+    assert sum(count for name, count in found.items() if name.startswith("F2I")) == 1
