@@ -15,7 +15,6 @@ from croq_magic.compiler.targets.simt.threads import Selection, select, unit_thr
 from croq_magic.compiler.types import S32, S64
 
 Level = ir.Level
-LANES = 32
 MAX_RUNS = 4  # of neighbours in a crew
 MAX_UNROLL = 16  # steps of a crew that are written out by the compiler
 
