@@ -40,6 +40,8 @@ class Events(Statements):
         self.party_names: dict[int, str] = {}  # of constants, as triggers may come after waits
         nodes = list(walk(threads.root.body))
         self.of_cluster = {id(n.event) for n in nodes if isinstance(n, ir.Trigger) and n.cluster}
+        roles = [inner for n in nodes if isinstance(n, ir.Masked) for inner in walk(n.body)]
+        self.of_roles = {id(n.event) for n in roles if isinstance(n, ir.Trigger)}
         # Events in the memory of every block of a cluster, at which all of its blocks arrive.
         self.spread = self.of_cluster if self.cluster_size else set()
         self.arrivals = arrivals_of(threads.root, self._is_asynchronous, self.of_cluster)
@@ -127,12 +129,10 @@ class Events(Statements):
         if id(s.event) in self.far and not s.cluster and self._is_global(s.event):
             blocks = self.grid_axes()
         slot = (*s.slot, *((s.order,) if s.order is not None else ()))
-        if s.event.parties and self._is_global(s.event):
+        if s.event.parties:
             return s.event.parties
         found = parties(self.threads, self.chain, self.conditions, self.divergent(), blocks, slot)
         if not found:
-            if s.event.parties:
-                return s.event.parties
             raise self.unsupported("an event triggered by threads that are selected by changing values is", s.span)
         if s.event.storage is ir.Storage.LOCAL and self.unit()[2] is not None:
             lanes = integers.value(self.unit()[1]) or 1
@@ -145,6 +145,9 @@ class Events(Statements):
 
     def trigger(self, s: ir.Trigger) -> None:
         self._note(s.event)
+        if self._is_seed(s):
+            self._seed(s)
+            return
         count = self._parties(s)
         known = self.parties.setdefault(id(s.event), count)
         if known != count:
@@ -163,6 +166,26 @@ class Events(Statements):
             if not alone:
                 far = id(s.event) in self.far
                 self.line(self.dialect.far_arrive(slot) if far else self.dialect.event_arrive(slot))
+
+    def _is_seed(self, s: ir.Trigger) -> bool:
+        """Whether the whole block triggers what else a role of its threads does: it arrives for that role."""
+        inner = {ir.Level.GROUP4, ir.Level.GROUP, ir.Level.THREAD}
+        inside = self.conditions or any(region.level in inner for region in self.chain)
+        near = s.event.storage is ir.Storage.SHARED and not s.cluster and id(s.event) not in self.far
+        return near and not inside and not s.after and id(s.event) in self.of_roles and bool(self.threads.count)
+
+    def _seed(self, s: ir.Trigger) -> None:
+        """As many arrivals as the role has threads, behind a barrier, since those who arrive speak for all."""
+        allowed = self.pending_groups(s)
+        if allowed is not None:
+            self.line(self.dialect.async_wait(allowed))
+        if not self.single:
+            self.line(self.dialect.block_barrier())
+        arrivals = self._parties_name(s.event)
+        i = self.names.fresh("i")
+        with self.block(f"for (unsigned {i} = {self.thread}; {i} < {arrivals}; {i} += {self.threads.count})"):
+            for slot in self._slots(s.event, s.slot, s.order):
+                self.line(self.dialect.event_arrive(slot))
 
     def _is_asynchronous(self, s: ir.Copy) -> bool:
         return copies.is_asynchronous(self.dialect, s)
