@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 
-from croq_magic.compiler import integers, ir
+from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.passes.choose_strategy import differences
 from croq_magic.compiler.passes.map_limits import LANES
 from croq_magic.compiler.passes.structure import bodies
@@ -298,6 +298,17 @@ class FiberPlan:
         """How many blocks the fibers of a cluster belong to."""
         return integers.floordiv(self.per_unit(layer, Level.CLUSTER), self.per_unit(layer, Level.BLOCK))
 
+    @staticmethod
+    def _by_block(layer: Layer, s: ir.Trigger) -> bool:
+        """Whether blocks arrive at slots of their own, so that a slot has fewer arrivals than the launch."""
+        blocks = [
+            region for region in layer.chain if region.level is not None and region.level.depth <= Level.BLOCK.depth
+        ]
+        places = [place for region in blocks for place in zip(region.indices, region.extents, strict=True)]
+        chosen = {var.name for var, extent in places if integers.value(extent) != 1}
+        order = () if s.order is None else (s.order,)
+        return bool(chosen & set(evaluate.free_variables((*s.slot, *order))))
+
     def trigger_role(self, plan: EventPlan, where: Where, s: ir.Trigger) -> Role:
         """Whose arrivals complete a generation. With `event<n>` anybody's."""
         if plan.event.parties:
@@ -305,6 +316,11 @@ class FiberPlan:
         if where.opaque:
             name = plan.event.name
             raise Unsupported(f"`{name}` is triggered by instances that {_OPAQUE}: write `event<n> {name}`", s.span)
+        if plan.event.storage is ir.Storage.GLOBAL and self._by_block(where.layer, s):
+            name = plan.event.name
+            raise Unsupported(
+                f"each block triggers slots of `{name}` that it chooses itself: write `event<n> {name}`", s.span
+            )
         if s.cluster:
             per_unit = self.per_unit(where.layer, Level.CLUSTER)
             return Role(where.layer, where.conditions, per_unit, self.cluster_blocks(where.layer))
