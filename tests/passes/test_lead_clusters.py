@@ -41,6 +41,7 @@ def test_phases_in_the_emulator(seed: int, monkeypatch: pytest.MonkeyPatch) -> N
     np.testing.assert_array_equal(croq.compile(PHASES, target="emulate", arch="sm_90a").f(x), expected(x))
 
 
+@pytest.mark.gpu_refuses("UNS01")  # before sm_90 there are no clusters
 def test_the_processor_agrees() -> None:
     x = RANDOM.integers(-50, 50, 3).astype(np.int32)
     np.testing.assert_array_equal(croq.compile(PHASES, target="cpu").f(x), expected(x))
@@ -54,6 +55,7 @@ def test_text() -> None:
     assert not text.rstrip("}\n").endswith("croq_cluster_sync();")
 
 
+@pytest.mark.gpu_refuses("UNS01")  # before sm_90 there are no clusters
 def test_what_all_blocks_have_read_is_not_changed_at_once() -> None:
     text = PHASES.replace("last.at(c) = total;", "last.at(c) = total; r.at(c, 0, 0) = 5;")
     assert kernel(text, "sm_90a").count("croq_cluster_sync();") == 4

@@ -77,7 +77,9 @@ class _Leading:
             return dataclasses.replace(self.root, body=self.root.body[:1])
         body = self._body(self.root.body, first)
         size = integers.value(integers.product(first.extents))
-        if self.used and (not self.context.limits.clusters or size is None or size > self.most):
+        if self.used and not self.context.limits.clusters:
+            self._refuse("statements of a cluster whose blocks would have to wait for each other are", self.root.body)
+        elif self.used and (size is None or size > self.most):
             self._refuse(
                 f"statements of a cluster of more than {self.most} blocks, or of any number, are", self.root.body
             )

@@ -30,7 +30,7 @@ __co__ void product(s8 [P, 16] a, s8 [16, Q] b, s32 [P, Q]& c) {
 """
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def program() -> croq.Program:
     return croq.compile(SOURCE, target="cpu")
 

@@ -60,6 +60,7 @@ def test_a_row_of_pairs_is_not_worth_a_note() -> None:
     assert notes("parallel b by 2 : block, t by 32 : thread { x.at(b, t * 2) = 1.0f; }") == []
 
 
+@pytest.mark.cpu_only
 def test_only_where_a_gpu_runs_the_program() -> None:
     text = cell("parallel b by 2 : block, {i, j} by [32, 32] : thread { x.at(b # i, j) = 1.0f; }")
     assert croq.check(text, target="cpu") == []
