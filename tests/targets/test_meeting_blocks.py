@@ -264,3 +264,49 @@ def test_events_belong_to_launches() -> None:
         croq.compile("__co__ void f() { event e; trigger e; }", target="cpu")
     with pytest.raises(croq.CompileError, match="`global` events are declared on the host"):
         croq.compile("__co__ void f() { parallel by 1 { global event e; } }", target="cpu")
+
+
+SLOTS = """__co__ s32 [4, 64] f(s32 [4, 64] x) {
+  s32 [4, 64] r;
+  global event%s e[4];
+  parallel b by 4 : block, w by 2 : group, t by 32 : thread {
+    inthreads.async (w == 0) { r.at(b, t) = x.at(b, t) * 2; trigger e[b]; }
+    inthreads.async (w == 1) { wait e[(b + 1) %% 4]; r.at(b, 32 + t) = r.at((b + 1) %% 4, t); }
+  }
+  return r;
+}
+"""
+
+
+def test_slots_that_blocks_choose() -> None:
+    x = integers(4, 64)
+    left = 2 * x[:, :32]
+    expected = np.concatenate([left, np.roll(left, -1, axis=0)], axis=1)
+    np.testing.assert_array_equal(croq.compile(SLOTS % "<32>", target="cpu").f(x), expected)
+
+
+@pytest.mark.cpu_only
+def test_slots_that_blocks_choose_need_a_number_of_arrivals() -> None:
+    with pytest.raises(croq.CompileError, match="write `event<n> e`") as failure:
+        croq.compile(SLOTS % "", target="cpu")
+    assert [(d.code, d.span.line) for d in failure.value.diagnostics] == [("UNS01", 5)]
+
+
+def test_a_slot_for_each_group() -> None:
+    """The number of arrivals that is stated counts, where all groups together would be more."""
+    text = """__co__ s32 [4, 32] f(s32 [4, 32] x) {
+      s32 [4, 32] r;
+      parallel b by 1 : block, w by 4 : group, t by 32 : thread {
+        shared event<32> e[4];
+        shared s32 [4, 32] s;
+        inthreads.async (w < 4) {
+          s.at(w, t) = x.at(w, t) * 2;
+          trigger e[w];
+          wait e[(w + 1) % 4];
+          r.at(w, t) = s.at((w + 1) % 4, t);
+        }
+      }
+      return r;
+    }"""
+    x = integers(4, 32)
+    np.testing.assert_array_equal(croq.compile(text, target="cpu").f(x), np.roll(2 * x, -1, axis=0))
