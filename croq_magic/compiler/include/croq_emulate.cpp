@@ -72,6 +72,8 @@ struct Copy {
   uint32_t size, valid, group, site;
   uint32_t number;  // among the thread's copies
   uint32_t clock;   // of its thread when an arrival at an mbarrier was bound to it; 0: none is
+  croq_thread* thread;
+  Copy *earlier, *later;  // among all that have not landed, of a checked launch
 };
 
 // An arrival that waits for the copies a thread has started before it.
@@ -144,7 +146,8 @@ struct Worker {
   Block* unused;
   croq_thread* stacks;  // all in use
   croq_thread* dead;    // a stack that is being left for good
-  Copy* copies;
+  Copy* copies;         // unused ones
+  Copy* flying;         // those that have not landed, of a checked launch
   Cluster *cluster, *spare;  // the one whose blocks begin, and unused ones
   uint32_t cluster_size;
   uint64_t random;

@@ -5,6 +5,7 @@
 // report accesses themselves.
 #pragma once
 #undef _FORTIFY_SOURCE
+#include <cstring>  // CUDA has memcpy and memset by themselves
 #include "croq_emulate_abi.h"
 
 #ifndef __CUDA_ARCH__
@@ -297,6 +298,21 @@ CROQ_CALL T atomicCAS_block(T* place, typename croq_type<T>::type expected, type
 }
 
 // ---------------------------------------------------------------------------------------------------- other memory
+#ifdef CROQ_CHECKED  // compilers tell nothing of what these do
+CROQ_CALL void* croq_memcpy(void* to, const void* from, size_t bytes) {
+  if (!bytes) return to;
+  croq_emulate_touch((void*)from, (uint32_t)bytes, 0, CROQ_PLACE);
+  croq_emulate_touch(to, (uint32_t)bytes, 1, CROQ_PLACE);
+  return __builtin_memcpy(to, from, bytes);
+}
+CROQ_CALL void* croq_memset(void* to, int value, size_t bytes) {
+  if (!bytes) return to;
+  croq_emulate_touch(to, (uint32_t)bytes, 1, CROQ_PLACE);
+  return __builtin_memset(to, value, bytes);
+}
+#define memcpy croq_memcpy
+#define memset croq_memset
+#endif
 #define __ldg(place) (*(place))
 #define __ldcg(place) (*(place))
 #define __ldca(place) (*(place))

@@ -14,7 +14,7 @@ struct Record {
 struct Cell {
   Record write, reads[2];
   uint32_t stamp[3];  // how many fences and barriers of the grid there had been
-  uint32_t pad;
+  uint32_t sources;   // asynchronous copies under way that have yet to read it
 };
 
 // Rather refused than that the machine ends the process: what is mapped without reserve always is there at first.

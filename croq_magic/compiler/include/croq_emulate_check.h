@@ -363,6 +363,35 @@ bool is_local(Watch* watch, croq_thread* self, char* address) {
   return address < (char*)self + kTop && address >= (char*)self - watch->stack_bytes;
 }
 
+// A copy reads its source when it lands: whoever writes there before changes what comes, with a barrier or without.
+bool overwrites_source(croq_thread* self, const Region& region, char* address, uint32_t size, int32_t access,
+                       uint32_t site) {
+  Worker* worker = block_of(self)->worker;
+  for (const Copy* copy = worker->flying; copy; copy = copy->earlier) {
+    if (address >= copy->from + copy->valid || address + size <= copy->from) continue;
+    croq_finding finding = at_place(self, region, address, (int32_t)size, CROQ_FOUND_PENDING, access, site);
+    finding.other_site = copy->site;
+    finding.other_thread = copy->thread->linear;
+    finding.other_block = block_of(copy->thread)->number;
+    finding.details[0] = 1;
+    report(worker->launch, finding);
+    return true;
+  }
+  return false;
+}
+
+// The same when the copy has landed meanwhile, but nothing tells who writes now.
+void report_source(croq_thread* self, const Region& region, char* address, uint32_t size, int32_t access, uint32_t site,
+                   const Record& read) {
+  Block* block = block_of(self);
+  croq_finding finding = at_place(self, region, address, (int32_t)size, CROQ_FOUND_PENDING, access, site);
+  finding.other_site = read.site;
+  finding.other_thread = read.thread;
+  finding.other_block = read.serial == block->serial ? block->number : block_number(block->worker, read.serial);
+  finding.details[0] = 1;
+  report(block->worker->launch, finding);
+}
+
 void watch_access(croq_thread* self, char* address, uint32_t size, int32_t access, const void* place) {
   Block* block = block_of(self);
   Worker* worker = block->worker;
@@ -442,12 +471,19 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
       }
       continue;
     }
-    for (int i = 0; i < 2; ++i) {
+    bool accused = false;
+    if (__builtin_expect(cell->sources, 0)) {
+      accused = overwrites_source(self, *region, address, size, access, site);
+      cell->sources = 0;  // once is enough; copies of an abandoned launch are gone
+    }
+    for (int i = 0; i < 2 && !accused; ++i) {
       const Record& read = cell->reads[i];
       if (read.serial && !(read.serial == now.serial && read.thread == now.thread) &&
           !(access & kLoose && read.kind & kLoose) &&
-          meets(self, block, read, cell->stamp[1 + i], shared))
-        report_race(self, *region, address, (int32_t)size, access, site, read);
+          meets(self, block, read, cell->stamp[1 + i], shared)) {
+        if (read.kind & kAsync) report_source(self, *region, address, size, access, site, read);
+        else report_race(self, *region, address, (int32_t)size, access, site, read);
+      }
     }
     // An update right after the thread's own plain write leaves that on record: the plain one may race where updates do
     // not.
@@ -461,6 +497,46 @@ void watch_access(croq_thread* self, char* address, uint32_t size, int32_t acces
 void watch_copy(croq_thread* self, char* to, const char* from, uint32_t size, uint32_t valid, const void* place) {
   if (valid) watch_access(self, (char*)from, valid, kRead, place);
   watch_access(self, to, size, kWrite | kAsync, place);
+}
+
+// Cells of a copy's source when the copy begins, and when it lands: the read that is on record was as late as that.
+void mark_source(croq_thread* self, const Copy& copy, bool begins) {
+  Block* block = block_of(self);
+  Worker* worker = block->worker;
+  char* from = (char*)copy.from;
+  Region* region = copy.valid ? find_region(worker->watch, block, from) : nullptr;
+  if (!region || !region->cells || from < region->begin || from + copy.valid > region->end) return;
+  const int64_t offset = from - (char*)((uintptr_t)region->begin & ~(uintptr_t)15);
+  Cell* end = region->cells + ((offset + copy.valid - 1) >> region->shift) + 1;
+  for (Cell* cell = region->cells + (offset >> region->shift); cell < end; ++cell) {
+    if (begins) {
+      ++cell->sources;
+      continue;
+    }
+    if (cell->sources) --cell->sources;
+    for (int i = 0; i < 2; ++i) {
+      Record& read = cell->reads[i];
+      if (read.serial != block->serial || read.thread != self->linear || read.site != copy.site) continue;
+      read.kind = kRead | kAsync;
+      read.clock = copy.clock ? copy.clock : block->order->clock[self->linear];
+      cell->stamp[1 + i] = worker->fences;
+    }
+  }
+}
+
+void take_off(croq_thread* self, Copy* copy) {
+  Worker* worker = block_of(self)->worker;
+  copy->later = nullptr;
+  copy->earlier = worker->flying;
+  if (copy->earlier) copy->earlier->later = copy;
+  worker->flying = copy;
+  mark_source(self, *copy, true);
+}
+
+void leave_source(croq_thread* self, Copy* copy) {
+  (copy->later ? copy->later->earlier : block_of(self)->worker->flying) = copy->earlier;
+  if (copy->earlier) copy->earlier->later = copy->later;
+  mark_source(self, *copy, false);
 }
 
 // With a `clock` it lies before what learns of that clock.

@@ -111,7 +111,8 @@ struct describer {
       case CROQ_FOUND_DEADLOCK: return deadlock();
       case CROQ_FOUND_PENDING:
         return who() + verb(f.access) + place() + at(f.site) + " while an asynchronous copy of " + who(true) +
-               at(f.other_site) + " may still write it: wait for the copy first" + times();
+               at(f.other_site) + " may still " + (f.details[0] ? "read it: wait for the copy and meet at a barrier first"
+                                                       : "write it: wait for the copy first") + times();
       case CROQ_FOUND_MASK:
         if (f.details[0] == 2)
           return who() + " asks lane " + std::to_string(f.details[1]) + " of its warp" + at(f.site) +

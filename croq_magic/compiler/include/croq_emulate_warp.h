@@ -377,7 +377,10 @@ namespace {
 
 void land(croq_thread* self, Copy* copy) {
   Worker* worker = block_of(self)->worker;
-  if (worker->launch->checked) watch_landing(self, copy->to, copy->size, copy->site, copy->clock);
+  if (worker->launch->checked) {
+    leave_source(self, copy);
+    watch_landing(self, copy->to, copy->size, copy->site, copy->clock);
+  }
   memcpy(copy->to, copy->from, copy->valid);
   memset(copy->to + copy->valid, 0, copy->size - copy->valid);
 }
@@ -401,8 +404,10 @@ EXPORT void croq_emulate_copy(void* shared, const void* global, uint32_t size, u
   Copy* copy = worker->copies;
   if (copy) worker->copies = copy->next;
   else if (!(copy = (Copy*)malloc(sizeof(Copy)))) no_memory(self);
-  *copy = {(Copy*)self->copies, (char*)shared, (const char*)global, size, valid, self->group, site, self->copied++, 0};
+  *copy = {(Copy*)self->copies, (char*)shared, (const char*)global, size, valid, self->group, site, self->copied++, 0,
+           self, nullptr, nullptr};
   self->copies = copy;
+  if (worker->launch->checked) take_off(self, copy);
   if (worker->launch->seed && random_number(worker) & 1) {  // the machine may copy at once, or late
     self->copies = copy->next;
     land(self, copy);

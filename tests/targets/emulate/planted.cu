@@ -260,6 +260,79 @@ K(slot_written_while_a_copy_is_under_way) {
   croq_async_wait<0>();
   b[threadIdx.x] = s[threadIdx.x];
 }
+// pending copy source_written_behind_a_barrier [1, 32]
+K(source_written_behind_a_barrier) {
+  __shared__ __align__(16) int s[32];
+  croq_async_copy<4>(s + threadIdx.x, a + threadIdx.x);  //!
+  croq_async_commit();
+  __syncthreads();
+  a[31 - threadIdx.x] = 1;  //!
+  croq_async_wait<0>();
+  __syncthreads();
+  b[threadIdx.x] = s[31 - threadIdx.x];
+}
+// pending copy own_source_is_written [1, 32]
+K(own_source_is_written) {
+  __shared__ __align__(16) int s[32];
+  croq_async_copy_zfill<4>(s + threadIdx.x, a + threadIdx.x, 4);  //!
+  croq_async_commit();
+  a[threadIdx.x] = 1;  //!
+  croq_async_wait<0>();
+  b[threadIdx.x] = s[threadIdx.x];
+}
+// pending copy source_counts_by_atomics [1, 32]
+K(source_counts_by_atomics) {
+  __shared__ __align__(16) int s[128];
+  croq_async_copy<16>(s + 4 * threadIdx.x, a + 4 * threadIdx.x);  //!
+  __syncthreads();
+  atomicAdd(a + 127 - threadIdx.x, 1);  //!
+  croq_async_wait_all();
+}
+// pending copy source_written_without_a_barrier_after_the_wait [1, 32]
+K(source_written_without_a_barrier_after_the_wait) {
+  __shared__ __align__(16) int s[32];
+  croq_async_copy<4>(s + threadIdx.x, a + threadIdx.x);  //!
+  __syncthreads();
+  croq_async_wait_all();
+  a[31 - threadIdx.x] = s[threadIdx.x];  //!
+}
+// pending copy source_of_the_newest_group [1, 32]
+K(source_of_the_newest_group) {
+  __shared__ __align__(16) int s[2][32];
+  croq_async_copy<4>(&s[0][threadIdx.x], a + threadIdx.x);
+  croq_async_commit();
+  croq_async_copy<4>(&s[1][threadIdx.x], a + 32 + threadIdx.x);  //!
+  croq_async_commit();
+  croq_async_wait<1>();
+  a[threadIdx.x] = 1;
+  a[32 + threadIdx.x] = 1;  //!
+}
+// pending copy bytes_are_written_at_a_copys_source [1, 32]
+K(bytes_are_written_at_a_copys_source) {
+  __shared__ __align__(16) int s[32];
+  croq_async_copy<4>(s + threadIdx.x, a + threadIdx.x);  //!
+  ((char*)a)[4 * threadIdx.x + 3] = 1;  //!
+  croq_async_wait_all();
+}
+// race memory_is_set_without_a_barrier [1, 64]
+K(memory_is_set_without_a_barrier) {
+  __shared__ int s[64];
+  memset(s + threadIdx.x, 1, n / n * 4);  //!
+  b[threadIdx.x] = s[63 - threadIdx.x];  //!
+}
+// race memory_is_copied_without_a_barrier [1, 64]
+K(memory_is_copied_without_a_barrier) {
+  __shared__ int s[64];
+  s[threadIdx.x] = a[threadIdx.x];  //!
+  memcpy(b + threadIdx.x, s + 63 - threadIdx.x, 4);  //!
+}
+// outside memory_is_copied_from_behind_the_end [1, 32]
+K(memory_is_copied_from_behind_the_end) {
+  __shared__ int s[32];
+  memset(s + threadIdx.x, 0, sizeof s[0]);
+  __syncthreads();
+  if (threadIdx.x == 0) memcpy(b, s + 1, 32 * 4);  //!
+}
 // uninitialised nobody_writes [1, 32]
 K(nobody_writes) {
   __shared__ int s[64];

@@ -258,6 +258,40 @@ K(double_buffer) {
     __syncthreads();
   }
 }
+// clean source_written_after_wait_and_barrier [1, 64]
+K(source_written_after_wait_and_barrier) {
+  __shared__ __align__(16) int s[2][64];
+  for (int i = 0; i < 3; ++i) {
+    croq_async_copy<4>(&s[i % 2][threadIdx.x], a + threadIdx.x);
+    croq_async_commit();
+    a[64 + threadIdx.x] = i;  // beside it
+    croq_async_wait<0>();
+    __syncthreads();
+    a[63 - threadIdx.x] = s[i % 2][threadIdx.x] + 1;
+    __syncthreads();
+  }
+  b[threadIdx.x] = a[threadIdx.x];
+}
+// clean own_source_written_after_the_wait [1, 32]
+K(own_source_written_after_the_wait) {
+  __shared__ __align__(16) int s[32];
+  croq_async_copy_zfill<4>(s + threadIdx.x, a + threadIdx.x, threadIdx.x % 2 ? 0 : 4);
+  if (threadIdx.x % 2) a[threadIdx.x] = 9;  // nothing is read there
+  croq_async_wait_all();
+  a[threadIdx.x] = 5;
+  b[threadIdx.x] = s[threadIdx.x];
+}
+// clean memory_copied_and_set [1, 64]
+K(memory_copied_and_set) {
+  __shared__ int s[64];
+  struct { char c; int v; } p;
+  memset(&p, 0, sizeof p);
+  memcpy(&p.v, a + threadIdx.x, 4);
+  memcpy(s + threadIdx.x, &p.v, sizeof p.v);
+  __syncthreads();
+  if (threadIdx.x % 4 == 0) memcpy(b + threadIdx.x, s + 60 - threadIdx.x, 16);
+  else if (threadIdx.x == 1) memset(b + 64, 255, 8);
+}
 // clean three_stages [1, 32]
 K(three_stages) {
   __shared__ __align__(16) int s[3][32];

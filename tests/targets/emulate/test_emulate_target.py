@@ -237,6 +237,74 @@ __co__ s32 [32] f(s32 [32] x) {
     assert found.code == "CXX01" and found.span.line == 3 and "inline assembly" in found.message
 
 
+@pytest.mark.parametrize("word", ["asm", "__asm__", "__asm", "asm volatile", "asm /* why */ volatile"])
+def test_assembly_that_the_processor_has_too(word: str) -> None:
+    source = f"""\
+__device__ int inc(int v) {{  // asm("no code")
+  const char* text = "asm(";
+  {word}("inc %0;" : "+r"(v));
+  return v + (text == 0);
+}}
+__co__ s32 [32] f() {{
+  s32 [32] r;
+  parallel t by 32 : thread
+    r.at(t) = call inc(t);
+  return r;
+}}
+"""
+    with pytest.raises(croq.CompileError) as caught:
+        croq.compile(source, target="emulate")
+    (found,) = caught.value.diagnostics
+    assert (found.code, found.span.line, found.span.column) == ("CXX01", 3, 3)
+    assert "inline assembly" in found.message
+    guarded = source.replace(f"  {word}", f"#ifndef CROQ_EMULATE\n  {word}", 1).replace(
+        "(v));", "(v));\n#else\n  ++v;\n#endif"
+    )
+    np.testing.assert_array_equal(croq.compile(guarded, target="emulate").f(), np.arange(1, 33))
+
+
+def test_assembly_of_the_language() -> None:
+    source = """\
+__co__ s32 [32] f() {
+  s32 [32] r;
+  parallel t by 32 : thread {
+    asm volatile("nop;");
+    r.at(t) = t;
+  }
+  return r;
+}
+"""
+    with pytest.raises(croq.CompileError) as caught:
+        croq.compile(source, target="emulate")
+    (found,) = caught.value.diagnostics
+    assert found.code == "UNS01" and found.span.line == 4 and "inline assembly" in found.message
+
+
+def test_a_source_overwritten_before_the_wait() -> None:
+    source = """\
+__co__ s32 [67] f(s32 [67]& x) {
+  s32 [67] r;
+  parallel b by 1 : block {
+    g = dma.copy.async x => shared;
+    parallel t by 67 : thread x.at(t) = 0;
+    wait g;
+    parallel t by 67 : thread r.at(t) = g.data.at(t);
+  }
+  return r;
+}
+"""
+    x = np.arange(67, dtype=np.int32)
+    with pytest.raises(croq.CheckError) as caught:
+        croq.compile(source, target="emulate").f(x.copy())
+    message = str(caught.value)
+    assert "asynchronous copy" in message and "may still read it" in message
+    assert "at line 5" in message and "at line 4" in message
+    before, wait = "    parallel t by 67 : thread x.at(t) = 0;\n", "    wait g;\n"
+    sound = croq.compile(source.replace(before + wait, wait + before), target="emulate")
+    np.testing.assert_array_equal(sound.f(changed := x.copy()), x)
+    assert not changed.any()
+
+
 def test_a_mistake_in_the_cells_own_function() -> None:
     source = DEVICE.replace("return x[i + 1];", "return y[i + 1];")
     with pytest.raises(croq.CompileError) as caught:

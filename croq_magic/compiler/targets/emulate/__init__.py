@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from croq_magic.compiler.diagnostics import Diagnostic
     from croq_magic.compiler.limits import Limits
     from croq_magic.compiler.passes.base import Pass
-    from croq_magic.compiler.source import Source
+    from croq_magic.compiler.source import Source, Span
     from croq_magic.compiler.split import Unit
     from croq_magic.compiler.targets.cuda import CudaTarget
     from croq_magic.compiler.targets.emulate.module import EmulatedModule, Record
     from croq_magic.compiler.targets.simt.emission import SimtEmission
 
 MODES = ("checked", "fast")
+NO_ASSEMBLY = "the emulator cannot run inline assembly of a GPU"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -55,6 +56,7 @@ class EmulatedTarget:
         from croq_magic.compiler.targets.emit_cxx import Unsupported
         from croq_magic.compiler.targets.simt.host_emit import host_text
 
+        no_assembly(functions)
         emission = self.cuda.emit(unit, functions)
         try:
             for function in functions:
@@ -67,16 +69,14 @@ class EmulatedTarget:
     def build(self, emission: SimtEmission, function: ir.Function) -> EmulatedModule:
         """Builds and loads one function. CompileError (CXX01) when the C++ compiler refuses the cell's own text,
         TargetError without a compiler."""
-        from croq_magic.compiler.targets.cpu import complaints, toolchain
+        from croq_magic.compiler.targets.cpu import toolchain
         from croq_magic.compiler.targets.emulate import module
 
         try:
             return module.load(emission, function, self.checked, self.limits.arch)
         except toolchain.CompilationFailed as failure:
-            found = []
-            if emission.source is not None:
-                found = complaints.diagnostics(failure.output, emission.source, emission.verbatim)
-            found = found or list(_assembly(emission))
+            source = emission.source
+            found = refusals(failure.output, source, emission.verbatim) if source is not None else []
             if found:
                 raise CompileError(found) from None
             text = f"the C++ compiler refuses generated code, please report this:\n{failure.output}"
@@ -96,15 +96,40 @@ class EmulatedTarget:
         return module.restore(record, source)
 
 
-def _assembly(emission: SimtEmission) -> Iterator[Diagnostic]:
+def no_assembly(functions: Sequence[ir.Function]) -> None:
+    """CompileError (UNS01) for the language's own inline assembly."""
+    from croq_magic.compiler import ir, visit
+    from croq_magic.compiler.diagnostics import Diagnostic
+    from croq_magic.compiler.source import Source
+
+    found = [node for function in functions for node in visit.walk(function.body) if isinstance(node, ir.Asm)]
+    places = dict.fromkeys(node.span or Source("").whole() for node in found)  # passes may have made two of one
+    if places:
+        raise CompileError([Diagnostic("error", "UNS01", NO_ASSEMBLY, place) for place in places])
+
+
+def refusals(output: str, source: Source, verbatim: Sequence[Span]) -> list[Diagnostic]:
+    """What a compiler printed about lines of `source`, as `complaints.diagnostics` has it; where there is inline
+    assembly, that alone."""
+    from croq_magic.compiler.targets.cpu import complaints
+    from croq_magic.compiler.targets.emulate import build
+
+    found = complaints.diagnostics(output, source, verbatim)
+    if build.ASSEMBLY not in output:
+        return found
+    told = [dataclasses.replace(d, message=NO_ASSEMBLY) for d in found if build.ASSEMBLY in d.message]
+    return told or list(_assembly(verbatim)) or found
+
+
+def _assembly(verbatim: Sequence[Span]) -> Iterator[Diagnostic]:
     """Errors for inline assembly of the cell: only a GPU has its instructions."""
     from croq_magic.compiler.diagnostics import Diagnostic
     from croq_magic.compiler.source import Span
 
-    for piece in emission.verbatim:
-        for match in re.finditer(r"\basm\b", piece.text):
+    for piece in verbatim:
+        for match in re.finditer(r"\b(?:asm|__asm__|__asm)\b", piece.text):
             place = Span(piece.source, piece.start + match.start(), piece.start + match.end())
-            yield Diagnostic("error", "CXX01", "the emulator cannot run inline assembly of a GPU", place)
+            yield Diagnostic("error", "CXX01", NO_ASSEMBLY, place)
 
 
 def target(arch: str | None = None) -> EmulatedTarget:

@@ -23,6 +23,12 @@ SHIMS = INCLUDE / "emulate"  # headers of CUDA that a cell may include
 FILE = "kernels.cu"
 ZONE_BYTES = 4096  # behind each static shared array
 _STATIC = re.compile(r"\bstatic\s+__shared__")
+ASSEMBLY = "the_emulator_cannot_run_inline_assembly"  # not declared anywhere
+_WORDS = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|"(?:[^"\\\n]|\\.)*"|(?<![0-9a-fA-F])'(?:[^'\\\n]|\\.)*'"""
+    r"""|\b(?P<asm>asm|__asm__|__asm)\b""",
+    re.DOTALL,
+)
 _CLUSTER = r"__cluster_dims__\s*\((?P<extents>[^()]*)\)"  # in the head of a kernel
 _DYNAMIC = re.compile(
     r"extern\s+__shared__\s+(?P<align>(?:alignas|__align__)\s*\([^()]*\)\s*)?(?P<type>[A-Za-z_][\w:\s]*?(?:<[^<>]*>)?)"
@@ -33,9 +39,11 @@ _DYNAMIC = re.compile(
 def host_text(text: str, symbols: Sequence[str], arch: int = 80) -> str:
     """CUDA text as C++ text: the prelude before it, and what starts each kernel after it.
 
-    Two kinds of lines change: dynamic shared memory is declared as a pointer to the block's own, and the word `static`
-    before shared memory, which says nothing, goes.
+    Three kinds of lines change: dynamic shared memory is declared as a pointer to the block's own, the word `static`
+    before shared memory, which says nothing, goes, and inline assembly gets a name that no compiler knows: the
+    processor's own would take some of a GPU's.
     """
+    text = _WORDS.sub(lambda match: ASSEMBLY if match["asm"] else match[0], text)
     text = _STATIC.sub("__shared__", text)
     text = _DYNAMIC.sub(r"\g<type>* const \g<name> = (\g<type>*)croq_emulate_shared();", text)
     head = ["#define CROQ_EMULATE 1", f"#define __CUDA_ARCH__ {arch * 10}", '#include "croq_emulate.h"']

@@ -111,9 +111,14 @@ class _Describer:
         if f.kind == 5:
             return self._deadlock()
         if f.kind == 6:
+            reads, writes = (
+                "read it: wait for the copy and meet at a barrier first",
+                "write it: wait for the copy first",
+            )
             return (
                 f"{self._who()} {_verb(f.access)} {self._place()}{_at(self.line)} while an asynchronous copy of "
-                f"{self._who(True)}{_at(self.other_line)} may still write it: wait for the copy first{self._times()}"
+                f"{self._who(True)}{_at(self.other_line)} may still {reads if f.details[0] else writes}"
+                f"{self._times()}"
             )
         if f.kind == 7:
             if f.details[0] == 2:

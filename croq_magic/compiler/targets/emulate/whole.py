@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from croq_magic import cache
-from croq_magic.compiler.targets.cpu import complaints, objects, toolchain
+from croq_magic.compiler.targets import emulate
+from croq_magic.compiler.targets.cpu import objects, toolchain
 from croq_magic.compiler.targets.cpu.whole import CpuHost
 from croq_magic.compiler.targets.simt import images
 from croq_magic.compiler.whole.host import HostCode, Kind
@@ -41,6 +42,7 @@ class EmulatedHost(CpuHost):
         from croq_magic.compiler.targets.cuda import single_source
         from croq_magic.compiler.targets.simt import callers
 
+        emulate.no_assembly(functions)
         emission = self.emulator.cuda.emit(unit, functions)
         symbol = images.symbol_of(emission.text)
         module = f"static croq_device::module {callers.MODULE}(nullptr, nullptr, nullptr);"
@@ -88,7 +90,7 @@ class EmulatedHost(CpuHost):
             try:
                 data = build.compiled(toolchain.find(), whole, checked)
             except toolchain.CompilationFailed as failure:
-                found = complaints.diagnostics(failure.output, program.source, device_text(program.unit))
+                found = emulate.refusals(failure.output, program.source, device_text(program.unit))
                 if found:
                     raise CompileError(found) from None
                 text = f"the C++ compiler refuses generated code, please report this:\n{failure.output}"
