@@ -63,6 +63,7 @@ def test_reader_and_writer() -> None:
 
 
 RACES = [
+    "parallel c by 2 : cluster { g.at(c, 0) = 1.0f; parallel b by 4 : block { g.at(c, b + 4) = g.at(1 - c, 0); } }",
     "parallel p by 7 { g.at(p, 0) = 1.0f * p; g.at(p + 1, 0) = 2.0f; }",
     "parallel p by 4 { foreach i in 4 { g.at(p + i, 0) = 1.0f * i; } }",
     "parallel p by 8 { parallel q by 16 : thread { if (q < 3) g.at(p, 0) += 1.0f; } }",
@@ -79,6 +80,8 @@ def test_races(body: str) -> None:
 
 
 FREE = [
+    # A cluster's own statements and its blocks are joined.
+    "parallel c by 2 : cluster { g.at(c, 0) = 1.0f; parallel b by 4 : block { g.at(c, b + 4) = g.at(c, 0); } }",
     "parallel p by 8 { g.at(p, 0) = 1.0f; }",
     "parallel p by 8 { g.at(7 - p, 0) = 1.0f * p; }",
     "parallel p by 4 { foreach i in 2 { g.at(p#i, 0) = 1.0f * i; } }",

@@ -89,7 +89,8 @@ class _Races:
     def between_blocks(self, a: Site, b: Site) -> _Meeting | None:
         if a.view.buffer.storage is not ir.Storage.GLOBAL or self.ordered:
             return None
-        differing = tuple(v for v in a.instance if v.name in a.block_indices)
+        # The regions of blocks in one cluster and the cluster's own statements are joined: clusters must differ.
+        differing = tuple(v for v in a.instance if v.name in a.block_indices & b.block_indices)
         return self.ask(a, b, differing, shared=frozenset())
 
     def within_block(self, a: Site, b: Site) -> _Meeting | None:
