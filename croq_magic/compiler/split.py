@@ -38,6 +38,10 @@ _SCAN = re.compile(
 )
 
 _COMMENT = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+_INNERMOST = re.compile(r"\([^()]*\)|\[[^\[\]]*\]")
+_OPERATOR = re.compile(r"\boperator\s*(?:\(\s*\)|\[\s*\]|[^\s\w(\[]+)")
+_ATTRIBUTE = re.compile(r"\b(?:alignas|decltype|typeof|__align__|__attribute__|__declspec|__launch_bounds__)\s*$")
+_ASSIGNED = re.compile(r"(?<![=<>!])=(?!=)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +94,19 @@ def split(source: Source, report: Report) -> Unit:
     return _Splitter(source, report).run()
 
 
+def _is_signature(text: str) -> bool:
+    """Whether a brace behind this text opens a function's body: there is a parameter list and nothing is assigned."""
+    text = _OPERATOR.sub("operator_", _COMMENT.sub(" ", text))
+    has_parameters = False
+    while (found := _INNERMOST.search(text)) is not None:
+        before, inside, text = text[: found.start()], found[0], f"{text[: found.start()]} {text[found.end() :]}"
+        # Inner brackets go first: what is left to judge stands outside all others.
+        is_outer = before.count("(") == before.count(")") and before.count("[") == before.count("]")
+        if inside[0] == "(" and is_outer and _ATTRIBUTE.search(before) is None:
+            has_parameters = True
+    return has_parameters and _ASSIGNED.search(text) is None
+
+
 def _spliced(unit: Unit, includes: Mapping[Span, Unit]) -> Iterator[Region]:
     for region in unit.regions:
         # The newline before a line belongs to the region before it, the indentation to the line.
@@ -113,6 +130,7 @@ class _Open:
     signature_depth: int = 0
     body: int | None = None  # where its brace opened
     parameters: int | None = None  # where its parameter list opened
+    is_variable: bool = False  # its braces are an initialiser or a class: it ends at a `;`
     branches: list[int] = field(default_factory=list)
 
 
@@ -149,7 +167,11 @@ class _Splitter:
         if bracket == "{":
             # No brace occurs in the signature of a tileflow function: not even a missing `)` hides its body.
             if region.body is None and (region.signature_depth == 0 or region.kind == "tileflow"):
-                region.body = at
+                if region.kind == "device" and region.depth == 0:
+                    text = self.source.text[region.start : at]
+                    region.is_variable = region.is_variable or not _is_signature(text)
+                if not region.is_variable:
+                    region.body = at
             region.depth += 1
         elif bracket == "}":
             if region.depth > 0:

@@ -53,6 +53,44 @@ __global__ void k() { }
     ]
 
 
+@pytest.mark.parametrize(
+    "variable",
+    [
+        "__device__ int a[4] = {1, 2, 3, 4};",
+        "__device__ int a[2][2] = {{1, 2}, {3, 4}}, b[1] = {5};",
+        "__device__ int a{1}, b{2};",
+        "__device__ __align__(16) int a[(2)]{};",
+        "__device__ __attribute__((aligned(16))) int a[4] = {};",
+        "__device__ alignas(sizeof(int)) S a = S{1};",
+        "__device__ struct S { int x; int f(int y) { return y; } } s = {f(1)};",
+        "__device__ int (*table[2])(int) = {f, g};",
+        "__device__ auto f = [](int x) { return x; };",
+        "__device__ float x = 1.f;",
+    ],
+)
+def test_variables_of_the_device_end_at_a_semicolon(variable: str) -> None:
+    assert kinds(f"{variable} __co__ void t() {{ }}") == [("device", variable), ("tileflow", "__co__ void t() { }")]
+
+
+@pytest.mark.parametrize(
+    "signature",
+    [
+        "bool operator==(S a, S b)",
+        "S& S::operator=(const S& a)",
+        "int S::operator()(int a) const",
+        "int S::operator[](int a) const",
+        "S::operator bool() const",
+        "std::enable_if_t<N == 2, int> f(T a = T(3), S s = {1})",
+        "__launch_bounds__(3) int f(int (*p)(int), int q = 4) noexcept",
+        "auto f(int a[3]) -> decltype(a[0])",
+        "struct S f(/* ) = */ int a)",
+    ],
+)
+def test_functions_of_the_device_end_at_their_brace(signature: str) -> None:
+    text = f"__device__ {signature} {{ int x[2] = {{1, 2}}; }}"
+    assert kinds(f"{text} int after;") == [("device", text), ("host", " int after;")]
+
+
 def test_names_and_inner_text() -> None:
     unit, _ = cut("__co__ s32 [4] t(s32 [4] v) { return v; } __cok__ { int x; } __device__ float f(int (*p)(int)) {}")
     tileflow, cok, device = (region for region in unit.regions if region.kind != "host")

@@ -6,6 +6,7 @@
 #define __co_device__
 #define __host__
 #define __forceinline__ inline
+#define __align__(n) __attribute__((aligned(n)))
 
 #if defined(__GLIBC__) || defined(__linux__)
 #define CROQ_NOTHROW noexcept  // as glibc declares them, in case the cell includes <cmath> too
