@@ -40,4 +40,4 @@ def _cuda(program: Program, kind: str, given: str | None) -> str:
         r = program.unit.request
         program = programs.compile(r.source, "cuda", base.offline_arch("cuda", given), dict(r.defines), r.checks)
     chosen: Any = program.unit.chosen
-    return program.source() if kind == "cuda" else chosen.shown(program.source(), kind)
+    return program.source() if kind == "cuda" else chosen.shown(program.source(), kind, program.unit.regions)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from croq_magic.compiler.diagnostics import Report
     from croq_magic.compiler.ir import Function
     from croq_magic.compiler.pipeline import CompiledFunction, CompiledUnit
+    from croq_magic.compiler.split import Unit
 
 _FILE = "record.pickle"
 
@@ -135,6 +136,10 @@ class StoredUnit:
     @property
     def report(self) -> Report:
         return self.full.report
+
+    @property
+    def regions(self) -> Unit:
+        return self.full.regions
 
     def source(self) -> str:
         return self.full.source()

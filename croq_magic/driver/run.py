@@ -91,7 +91,9 @@ def _shown(chosen: Options, target: targets.Target, source: Source) -> tuple[Rep
     if chosen.emit:
         request = store.Request(source, target.name, chosen.arch, tuple(sorted(chosen.defines.items())), chosen.checks)
         text = pipeline.CompiledUnit(front, target, chosen.checks, request).source()
-        return front.report, text if chosen.emit == "cuda" else target.shown(text, chosen.emit)  # type: ignore[attr-defined]
+        if chosen.emit != "cuda":
+            text = target.shown(text, chosen.emit, front.unit)  # type: ignore[attr-defined]
+        return front.report, text
     if chosen.stage:
         from croq_magic.compiler import types_text
 

@@ -267,7 +267,8 @@ def test_a_device_newer_than_nvrtc_gets_ptx(monkeypatch: pytest.MonkeyPatch) -> 
         a = cupy.asarray(random(5, 7))
         np.testing.assert_array_equal(croq.compile(text).on_an_old_compiler(a, a).get(), 2 * a.get())
         with pytest.raises(croq.TargetError, match=r"NVRTC 1.* makes no machine code for this architecture"):
-            croq.compile(text).unit.chosen.shown('extern "C" __global__ void k() {}', "sass")
+            unit = croq.compile(text).unit
+            unit.chosen.shown('extern "C" __global__ void k() {}', "sass", unit.regions)
 
 
 @pytest.mark.parametrize(

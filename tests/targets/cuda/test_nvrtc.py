@@ -193,6 +193,27 @@ def test_messages_are_about_the_cell(body: str, line: int, column: int, message:
     assert (found[0].span.line, found[0].span.column) == (line, column)
 
 
+@pytest.mark.parametrize(
+    ("form", "body", "place", "message"),
+    [
+        ("ptx", "return 2 * w;", "2:14", "identifier `w` is undefined"),
+        ("sass", "return 2 * w;", "2:14", "identifier `w` is undefined"),
+        ("ptx", 'asm volatile("foo.bar;"); return v;', "2:3", "ptxas: Unknown modifier `.bar`"),
+        ("sass", 'asm volatile("foo.bar;"); return v;', "2:3", "ptxas: Unknown modifier `.bar`"),
+    ],
+)
+def test_what_is_shown_has_the_same_messages(
+    form: str, body: str, place: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from croq_magic.driver import main
+
+    path = tmp_path / "wrong.co"
+    path.write_text(cell(body))
+    assert main(["--emit", form, "-arch", "sm_80", str(path)]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"{path}:{place}: error: the CUDA compiler says: {message}") and "[CXX01]" in said
+
+
 def test_headers_that_are_missing_get_a_hint() -> None:
     with pytest.raises(croq.CompileError) as caught:
         croq.compile(cell("return v;", "#include <cub/cub.cuh>\n"), target="cuda", arch="sm_80")

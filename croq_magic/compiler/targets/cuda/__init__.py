@@ -82,11 +82,7 @@ class CudaTarget:
         try:
             return module.load(emission, function, self.arch, self.conformance)
         except CompilationFailed as failure:
-            found = complaints.diagnostics(failure.log, emission)
-            if found:
-                raise CompileError(found) from None
-            text = f"the CUDA compiler refuses generated code, please report this:\n{failure.log}"
-            raise TargetError(text) from None
+            raise complaints.error(failure.log, emission) from None
 
     def identity(self) -> Mapping[str, str]:
         """What decides, besides the program, how a function is built."""
@@ -124,17 +120,22 @@ class CudaTarget:
 
         return launches.timed(function, bound)
 
-    def shown(self, text: str, form: str) -> str:
-        """What a text compiles to: "ptx" or "sass". TargetError where the tools for that are missing."""
-        from croq_magic.compiler.targets.cuda import build, disasm
+    def shown(self, text: str, form: str, unit: Unit) -> str:
+        """What the text of a unit compiles to: "ptx" or "sass". CompileError (CXX01) when NVRTC refuses the cell's own
+        text, TargetError where the tools for this are missing."""
+        from croq_magic.compiler.targets.cpu.verbatim import device_text
+        from croq_magic.compiler.targets.cuda import build, complaints, disasm
         from croq_magic.compiler.targets.cuda.nvrtc import CompilationFailed
+        from croq_magic.compiler.targets.simt.emission import SimtEmission
 
         try:
             if form == "ptx":
                 return build.ptx(text, self.arch, self.conformance)
             return disasm.sass(build.cubin(text, self.arch, "all functions", self.conformance).cubin)
         except CompilationFailed as failure:
-            raise TargetError(f"the CUDA compiler refuses the text:\n{failure.log}") from None
+            pieces = device_text(unit, build.DEVICE_HEADERS)
+            emission = SimtEmission(text, (), (), source=unit.source, verbatim=pieces)
+            raise complaints.error(failure.log, emission) from None
 
 
 def target(arch: str | None = None) -> CudaTarget:

@@ -23,6 +23,7 @@ DEVICE_HEADERS = re.compile(
 _FULL = re.compile(r"#\s*include\s*<|\b(?:texture|surface|tex[123]D|cuda[A-Z])\w*")
 _LINE_OF_PTX = re.compile(r"ptxas application ptx input, line (\d+)")
 _FILE = re.compile(r'\s*\.file\s+(\d+)\s+"([^"]*)"')
+_LINE = re.compile(r'^#line \d+ "([^"\n]*)"', re.MULTILINE)
 _LOC = re.compile(r"\s*\.loc\s+(\d+)\s+(\d+)")
 
 
@@ -87,12 +88,7 @@ def cubin(text: str, arch: str, label: str = "", conformance: bool = False) -> B
             return Built(entry.read(CUBIN), entry.key, True)
         except (OSError, KeyError):
             pass  # evicted between the lookup and the read
-    try:
-        code = _compile(text, arch, options(text, conformance))
-    except CompilationFailed as failure:
-        if not _LINE_OF_PTX.search(failure.log):
-            raise
-        raise CompilationFailed(_placed(text, arch, options(text, conformance), failure.log)) from None
+    code = _compile_placed(text, arch, options(text, conformance))
     entry = cache.store(parts, {CUBIN: code, TEXT: text.encode()}, label)
     return Built(code, entry.key, False)
 
@@ -108,7 +104,17 @@ def restored(key: str) -> bytes | None:
 
 def ptx(text: str, arch: str, conformance: bool = False) -> str:
     """The PTX of a text. Raises as `cubin` does."""
-    return _compile(text, arch, options(text, conformance), "PTX").rstrip(b"\0").decode()
+    return _compile_placed(text, arch, options(text, conformance), "PTX").rstrip(b"\0").decode()
+
+
+def _compile_placed(text: str, arch: str, words: list[str], kind: str = "CUBIN") -> bytes:
+    """`_compile`; what ptxas says (NVRTC runs it for PTX, too) is about lines of the text."""
+    try:
+        return _compile(text, arch, words, kind)
+    except CompilationFailed as failure:
+        if not _LINE_OF_PTX.search(failure.log):
+            raise
+        raise CompilationFailed(_placed(text, arch, words, failure.log)) from None
 
 
 def _compile(text: str, arch: str, words: list[str], kind: str = "CUBIN") -> bytes:
@@ -137,6 +143,7 @@ def _placed(text: str, arch: str, words: list[str], log: str) -> str:
     except CompilationFailed:
         return log
     names = {m[1]: m[2] for m in map(_FILE.match, lines) if m}
+    written = {os.path.abspath(name): name for name in _LINE.findall(text)}  # PTX has them with their folders
     out = []
     for said in log.splitlines():
         match = _LINE_OF_PTX.match(said)
@@ -145,6 +152,7 @@ def _placed(text: str, arch: str, words: list[str], log: str) -> str:
             out.append(said)
             continue
         kind, _, what = said[match.end() :].lstrip("; ").partition(":")
-        name = os.path.basename(names.get(place[1], ""))
+        file = names.get(place[1], "")
+        name = written.get(os.path.abspath(file), os.path.basename(file))
         out.append(f"{name}({place[2]}): {kind.strip()}: ptxas: {what.strip()}")
     return "\n".join(out)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from croq_magic.compiler.diagnostics import Diagnostic
 from croq_magic.compiler.targets.cpu import complaints
 from croq_magic.compiler.targets.simt.emission import SimtEmission
+from croq_magic.errors import CompileError, TargetError
 
 _HEAD = re.compile(
     r"^(?P<file>[^\n()]+)\((?P<line>\d+)\): (?P<kind>catastrophic error|error|note)\b[^:]*: (?P<text>.*)$"
@@ -23,6 +24,14 @@ def diagnostics(log: str, emission: SimtEmission) -> list[Diagnostic]:
         return []
     found = complaints.diagnostics("\n".join(_lines(log)), emission.source, emission.verbatim)
     return [_explained(each) for each in found]
+
+
+def error(log: str, emission: SimtEmission) -> CompileError | TargetError:
+    """What to raise: CompileError (CXX01) about lines of the cell, TargetError when the fault is in generated text."""
+    found = diagnostics(log, emission)
+    if found:
+        return CompileError(found)
+    return TargetError(f"the CUDA compiler refuses generated code, please report this:\n{log}")
 
 
 def _lines(log: str) -> Iterator[str]:

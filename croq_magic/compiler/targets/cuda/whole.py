@@ -15,7 +15,6 @@ from croq_magic.compiler.targets.cpu.whole import CpuHost
 from croq_magic.compiler.targets.emit_cxx import cxx_string
 from croq_magic.compiler.targets.simt import images
 from croq_magic.compiler.whole.host import HostCode, Kind
-from croq_magic.errors import CompileError, TargetError
 
 if TYPE_CHECKING:
     from croq_magic.compiler import ir
@@ -100,11 +99,7 @@ class CudaHost(CpuHost):
                 pieces[f"{images.symbol_of(text)}_ptx"] = ptx.encode() + b"\0"
         except CompilationFailed as failure:
             emission = SimtEmission(text, (), (), source=program.source, verbatim=device_text(program.unit))
-            found = complaints.diagnostics(failure.log, emission)
-            if found:
-                raise CompileError(found) from None
-            said = f"the CUDA compiler refuses generated code, please report this:\n{failure.log}"
-            raise TargetError(said) from None
+            raise complaints.error(failure.log, emission) from None
         return (images.data_object(pieces, folder),)
 
     def runtime_objects(self) -> Sequence[Path]:
