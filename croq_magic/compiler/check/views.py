@@ -16,6 +16,7 @@ from croq_magic.compiler.check.values import (
     ChoiceValue,
     FutureValue,
     ITuple,
+    Scalar,
     Shape,
     SpanValue,
     Value,
@@ -83,18 +84,43 @@ def _(op: syntax.ChunkAt, c: Checker, parent: ir.View, name: str) -> ir.View:
             continue
         if not isinstance(value, Bounded):
             as_scalar(c, value, span, span.text)
-            counts, places = [], []
-            for i, (other, place) in enumerate(arguments):
-                counts.append("4" if i == dimension else show(other.extent) if isinstance(other, Bounded) else "1")
-                places.append("0" if other is None else place.text)
-            hint = f"`{name}.chunk({', '.join(counts)}).at({', '.join(places)})`"
-            c.fail("VEW04", f"`{span.text}` has no extent", span, hint)
+            c.fail("VEW04", f"`{span.text}` has no extent", span, _as_chunk(parent, arguments, name))
         c.require_bounded(extent, span)
         chunk = _chunk_extent(c, extent, value.extent, dimension, span, name)
         origin.append(integers.mul(value.value, chunk))
         extents.append(chunk)
     _warn_remainder(c, parent, arguments, name)
     return views.window(parent, tuple(origin), tuple(extents), op.span)
+
+
+def _as_chunk(parent: ir.View, arguments: list[tuple[Value | None, Span]], name: str) -> str | None:
+    """A tile by `chunk`, where the number of tiles is said; None where an index is beyond any tile."""
+    counts, places = [], []
+    for (value, place), extent in zip(arguments, parent.extents, strict=True):
+        if isinstance(value, Bounded):
+            count: str | None = show(value.extent)
+        else:
+            count = "1" if value is None else _some_tiles(value, extent)
+        if count is None:
+            return None
+        counts.append(count)
+        places.append("0" if value is None else place.text)
+    return f"`{name}.chunk({', '.join(counts)}).at({', '.join(places)})`"
+
+
+def _some_tiles(index: Value, extent: ir.Expr) -> str | None:
+    """How many tiles an extent may be cut into, none left over, so that there is one of this index: 4 if that fits."""
+    at = integers.value(index.expr) if isinstance(index, Scalar) else None
+    total, least = integers.value(extent), max(2, (at or 0) + 1)
+    if at is not None and at < 0:
+        return None
+    if total is None:
+        return str(max(4, least))
+    if total == 1 and not at:
+        return "1"
+    fitting = (parts for parts in (4, *range(least, total + 1)) if parts >= least and total % parts == 0)
+    found = next(fitting, None)
+    return None if found is None else str(found)
 
 
 def _warn_remainder(c: Checker, parent: ir.View, arguments: list[tuple[Value | None, Span]], name: str) -> None:

@@ -25,6 +25,26 @@ def test_a_number_where_a_chunk_needs_an_index() -> None:
     assert first("parallel p by 2 { dma.copy g.chunkat(p, 3) => local; }") == ("VEW04", "`3` has no extent", hint)
 
 
+@pytest.mark.parametrize(
+    ("extents", "indices", "tile"),
+    [
+        ("3, 1024", "0, _", "chunk(3, 1).at(0, 0)"),
+        ("13, 64", "2, 2", "chunk(13, 4).at(2, 2)"),
+        ("35, 64", "5, 9", "chunk(7, 16).at(5, 9)"),
+        ("1, 8", "0, _", "chunk(1, 1).at(0, 0)"),
+        ("N, 8", "5, _", "chunk(6, 1).at(5, 0)"),
+        ("3, 8", "3, _", None),
+        ("8, 8", "-1, _", None),
+    ],
+)
+def test_the_chunk_that_is_proposed_exists(extents: str, indices: str, tile: str | None) -> None:
+    program = f"__co__ void f(f32 [{extents}] g) {{ parallel p by 1 {{ dma.copy g.VIEW => local; }} }}"
+    (found,) = croq.check(program.replace("VIEW", f"chunkat({indices})"))
+    assert found.code == "VEW04" and found.hint == (tile and f"`g.{tile}`")
+    if tile is not None:
+        assert {each.code for each in croq.check(program.replace("VIEW", tile))} <= {"DYN05"}
+
+
 def test_a_parameter_named_like_a_word_of_python() -> None:
     f = croq.compile("__co__ s32 f(s32 lambda) { return lambda + 1; }", target="cpu").f
     assert f(3) == 4 and f(**{"lambda": 4}) == 5
