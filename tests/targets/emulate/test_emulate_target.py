@@ -9,6 +9,8 @@ import pytest
 from programs.conformance import PROGRAMS, Conformance
 
 import croq_magic as croq
+from croq_magic.compiler.targets import detect
+from croq_magic.compiler.targets.cuda import system
 
 
 def run(entry: Conformance) -> None:
@@ -215,6 +217,46 @@ def test_options_of_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CROQ_EMULATE_SEED")
     with pytest.raises(croq.TargetError, match="no architecture"):
         croq.compile(source, target="emulate", arch="sm_1")
+    monkeypatch.setattr(system, "problem", lambda: detect.NO_DRIVER)
+    with pytest.raises(croq.TargetError, match=r"`native` is that of a GPU.* without `-a` .* stands for sm_80"):
+        croq.compile(source, target="emulate", arch="native")
+
+
+def test_words_that_no_profile_knows() -> None:
+    source = "__co__ s32 [7] f(s32 [7] x) { s32 [7] r; parallel t by 7 r.at(t) = x.at(t); return r; }"
+    table = croq.compile(source, target="emulate").profile(np.zeros(7, np.int32))
+    assert (
+        table.total("global", "read") == table.total("global", "write") == 28 and table.total("shared", "update") == 0
+    )
+    with pytest.raises(ValueError, match="no memory 'foo' in a profile; known are global, shared"):
+        table.total("foo", "read")
+    with pytest.raises(ValueError, match="no access 'reads' in a profile; known are read, write, update"):
+        table.total("global", "reads")
+
+
+@pytest.mark.parametrize("target", ["cpu", "emulate"])
+def test_variables_of_the_device(target: str) -> None:
+    source = """\
+__device__ int table[4] = {1, 2, 3, 4};
+__device__ int square[2][2] = {{1, 2}, {3, 4}};
+__device__ float one = 1.f;
+__device__ struct S { int n; __device__ int get() const { return n; } } seven = {7};
+static __device__ const int pair[] = {5, 6};
+__device__ __align__(16) int braced{9};
+__device__ int sum(int t) {
+  return table[t & 3] + square[t & 1][(t >> 1) & 1] * 10 + int(one) * 100 + seven.get() * 1000 + pair[t & 1] * 100000
+    + braced * 1000000;
+}
+__co__ s32 [61] f(s32 [61] x) {
+  s32 [61] r;
+  parallel b by 1 : block, t by 61 : thread { mutable int v = call sum(t); r.at(t) = v + x.at(t); }
+  return r;
+}
+"""
+    t = np.arange(61, dtype=np.int32)
+    tables = np.array([1, 2, 3, 4])[t & 3] + np.array([[1, 2], [3, 4]])[t & 1, (t >> 1) & 1] * 10
+    expected = t + tables + 9007100 + np.array([5, 6])[t & 1] * 100000
+    np.testing.assert_array_equal(croq.compile(source, target=target).f(t), expected)
 
 
 def test_assembly_of_a_gpu() -> None:

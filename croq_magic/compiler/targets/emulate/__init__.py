@@ -133,10 +133,19 @@ def _assembly(verbatim: Sequence[Span]) -> Iterator[Diagnostic]:
 
 
 def target(arch: str | None = None) -> EmulatedTarget:
-    """The target, for the registry: in the place of a GPU of this architecture, sm_80 if none is named."""
+    """The target, for the registry: in the place of a GPU of this architecture, sm_80 if none is named. TargetError for
+    "native" where there is no GPU."""
     from croq_magic.compiler.targets.cuda import target as cuda
 
     mode = os.environ.get("CROQ_EMULATE") or MODES[0]
     if mode not in MODES:
         raise TargetError(f"CROQ_EMULATE must be {' or '.join(MODES)}, not {mode!r}")
+    if arch == "native":
+        from croq_magic.compiler.targets.cuda import system
+
+        if (problem := system.problem()) is not None and problem.no_gpu:
+            raise TargetError(
+                "the architecture `native` is that of a GPU, and none was found here; "
+                "without `-a` the target emulate stands for sm_80, `-a sm_90a` names another one"
+            )
     return EmulatedTarget(cuda(arch or "sm_80"), mode == "checked")

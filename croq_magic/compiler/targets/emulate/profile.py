@@ -11,6 +11,8 @@ from croq_magic.compiler.targets.emulate.runtime import Report
 if TYPE_CHECKING:
     from croq_magic.compiler.targets.emulate.build import Library
 
+MEMORIES = ("global", "shared")
+ACCESSES = ("read", "write", "update")  # an update is an atomic operation
 _HEAD = ("kernel", "file", "line", "memory", "access", "requests", "bytes", "parts a request", "at least")
 _LEFT = (0, 1, 3, 4)  # columns of words
 _LEGEND = (
@@ -64,7 +66,11 @@ class Profile:
         return self.rows[index]
 
     def total(self, memory: str, access: str | None = None) -> int:
-        """Bytes that threads read or wrote in "global" or "shared" memory."""
+        """Bytes that threads asked for in "global" or "shared" memory, of one access ("read", "write", "update") or
+        of all. ValueError for another word."""
+        for what, word, known in (("memory", memory, MEMORIES), ("access", access, ACCESSES)):
+            if word is not None and word not in known:
+                raise ValueError(f"there is no {what} {word!r} in a profile; known are {', '.join(known)}")
         return sum(row.bytes for row in self.rows if row.memory == memory and access in (None, row.access))
 
     @property
@@ -82,7 +88,7 @@ class Profile:
 
     def _totals(self) -> list[str]:
         lines = []
-        for memory in ("global", "shared"):
+        for memory in MEMORIES:
             read, written = self.total(memory, "read"), self.total(memory, "write") + self.total(memory, "update")
             lines.append(f"{memory}: {read:,} bytes read, {written:,} written")
         return lines
