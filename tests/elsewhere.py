@@ -16,6 +16,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
+import signal
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -26,6 +27,7 @@ from _pytest.runner import runtestprotocol
 
 ARCHS = ("sm_75", "sm_80", "sm_90a")
 STRATEGIES = {"loops", "roles", "fibers"}
+LIMIT = 60  # seconds of the processor that a test may take on the emulator
 BATCH = 24  # texts that NVRTC reads at once: it takes 40 ms for the prelude and a few for a kernel
 # What errors of a program say that a target has no instruction or no notion for.
 _GPU = {
@@ -55,6 +57,45 @@ def refusals(item: pytest.Item) -> frozenset[str]:
     return frozenset(code for mark in item.iter_markers("gpu_refuses") for code in mark.args)
 
 
+@contextlib.contextmanager
+def limited(name: str) -> Iterator[None]:
+    """Ends a test that takes more than `LIMIT` seconds of the processor: a kernel that waits for ever, say."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError(f"{name}: more than {LIMIT} seconds of the processor")
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    signal.setitimer(signal.ITIMER_VIRTUAL, LIMIT)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+class Kept:
+    """A function of a test's module under `functools.cache`, with what it gave on one target kept from others."""
+
+    def __init__(self, function: Any, plugin: Elsewhere) -> None:
+        functools.update_wrapper(self, function)
+        self.plugin = plugin
+        self.of_target = {plugin.target: function}
+
+    def __call__(self, *arguments: Any, **options: Any) -> Any:
+        target = self.plugin.target
+        if target not in self.of_target:
+            self.of_target[target] = functools.cache(self.of_target[None].__wrapped__)
+        function = self.of_target[target]
+        hits, compiled = function.cache_info().hits, self.plugin.compiled
+        value = function(*arguments, **options)
+        key = (arguments, tuple(options.items()))
+        if self.plugin.compiled > compiled:
+            self.plugin.kept.add((self, key))
+        elif function.cache_info().hits > hits and (self, key) in self.plugin.kept:
+            self.plugin.compiled += 1
+        return value
+
+
 class Elsewhere:
     """The plugin: compiles for `target` where the CPU was meant, and notes what was compiled for the CPU."""
 
@@ -70,13 +111,15 @@ class Elsewhere:
         self.refusals: frozenset[str] = frozenset()
         self.compiled = 0  # programs that the running test has compiled for the CPU
         self.repeats: set[str] = set()
+        self.kept: set[Any] = set()  # cached functions and arguments for which they have compiled programs
+        self.keepers: set[Any] = set()  # fixtures of more than a test that compile programs
         self.cubins = Cubins(self.counts) if "cubin" in self.also else None
         self._redirect()
 
     # ------------------------------------------------------------------------------------------------ compilation
 
     def _redirect(self) -> None:
-        """`croq.compile(..., target="cpu")` compiles for `self.target`."""
+        """`croq.compile` compiles for `self.target` where the CPU is meant, by name or as what "auto" is."""
         import croq_magic
         from croq_magic.compiler import pipeline
 
@@ -99,9 +142,9 @@ class Elsewhere:
         from croq_magic import CompileError
 
         wanted = options.pop("target", wanted)
-        if wanted != "cpu" or self.target is None:
+        if self.target is None or not (wanted == "cpu" or (wanted == "auto" and _is_cpu())):
             program = self._compile_for(source, wanted, arch, *rest, **options)
-            self.compiled += wanted == "cpu"
+            self.compiled += program.target == "cpu"
             return program
         if self.target in ("emulate", "cuda"):
             arch = "sm_90a"
@@ -133,7 +176,7 @@ class Elsewhere:
         seen = set()
         for item in items:
             params = dict(getattr(getattr(item, "callspec", None), "params", {}))
-            strategies = {name for name, value in params.items() if isinstance(value, str) and value in STRATEGIES}
+            strategies = {n for n, v in params.items() if "strategy" in n or (isinstance(v, str) and v in STRATEGIES)}
             if not strategies:
                 continue
             name = item.nodeid.partition("[")[0]
@@ -152,10 +195,15 @@ class Elsewhere:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item, nextitem: pytest.Item | None) -> Iterator[None]:
         self.compiled, self.refusals = 0, refusals(item)
+        self._keep_apart(item)
         if self.cubins is not None:
             self.cubins.test, self.cubins.refusals = item.nodeid, self.refusals
         done = yield
-        if self.compiled and "emulate" in self.also and not getattr(item, "croq_failed", False):
+        if (
+            (self.compiled or self._uses_kept(item))
+            and "emulate" in self.also
+            and not getattr(item, "croq_failed", False)
+        ):
             reason = self.left_out(item)
             if reason:
                 self.counts[reason] += 1
@@ -176,12 +224,35 @@ class Elsewhere:
             item.croq_failed = True  # type: ignore[attr-defined]  # or skipped
         return report
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> Iterator[None]:
+        before = self.compiled
+        value = yield
+        if self.compiled > before and fixturedef.scope != "function":
+            self.keepers.add(fixturedef)
+        return value
+
+    def _keep_apart(self, item: pytest.Item) -> None:
+        named = vars(item.module) if isinstance(item, pytest.Function) else {}
+        for name, value in list(named.items()):
+            if hasattr(value, "cache_info") and value.__module__ == item.module.__name__:
+                setattr(item.module, name, Kept(value, self))
+
+    def _uses_kept(self, item: pytest.Item) -> bool:
+        """Whether a fixture that several tests share has compiled a program for this one."""
+        found = getattr(getattr(item, "_fixtureinfo", None), "name2fixturedefs", {})
+        return any(definition in self.keepers for definitions in found.values() for definition in definitions)
+
     def _again(self, item: pytest.Item, nextitem: pytest.Item | None) -> None:
         """The test once more, on the emulator."""
         self.target, self.compiled = "emulate", 0
         cubins, self.cubins = self.cubins, None
+        whole = self._uses_kept(item)  # then fixtures are made anew for it, and for the next test
         try:
-            reports = runtestprotocol(item, log=False, nextitem=nextitem)
+            if whole:
+                item.session._setupstate.teardown_exact(None)
+            with limited(item.name):
+                reports = runtestprotocol(item, log=False, nextitem=None if whole else nextitem)
         finally:
             self.target, self.cubins = None, cubins
         for report in reports:
@@ -239,6 +310,13 @@ class Elsewhere:
         terminalreporter.section("programs on other targets")
         for what, count in sorted(self.counts.items()):
             terminalreporter.write_line(f"{count:6} {what}")
+
+
+def _is_cpu() -> bool:
+    """Whether "auto" is the CPU now: tests of the CUDA target put a GPU there."""
+    from croq_magic.compiler.targets.base import why_not_gpu
+
+    return why_not_gpu() is not None
 
 
 @functools.cache

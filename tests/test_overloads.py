@@ -44,7 +44,8 @@ def test_the_functions_of_a_program(program: croq.Program) -> None:
         "f32 [M, N] x)",
         "f32 [M] x, f32 [M] z)",
     ]
-    assert program.source().count("croq_entry_f(") == 1
+    if program.target == "cpu":
+        assert program.source().count("croq_entry_f(") == 1
     assert program.ir().count("func f") == 5
     assert repr(program.f).count("<tileflow") == 4
 

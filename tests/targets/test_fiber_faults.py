@@ -46,6 +46,7 @@ def failure(program: croq.Program) -> str:
 # ---------------------------------------------------------------------------------------------------- deadlocks
 
 
+@pytest.mark.cpu_only
 def test_each_waits_for_the_other() -> None:
     text = failure(roles("wait g; trigger e;", "wait e; trigger g;"))
     assert text == (
@@ -54,6 +55,7 @@ def test_each_waits_for_the_other() -> None:
     )
 
 
+@pytest.mark.cpu_only
 def test_ring_whose_consumer_stops_early() -> None:
     text = failure(
         roles(
@@ -66,6 +68,8 @@ def test_ring_whose_consumer_stops_early() -> None:
     assert text.endswith("32 instances have ended")
 
 
+@pytest.mark.gpu_refuses("UNS01")  # threads that data select
+@pytest.mark.cpu_only
 def test_slot_and_generation_of_a_deadlock() -> None:
     """The consumer gives no credit any more after three tiles: one slot runs out earlier than the other."""
     for guard in ("if (n < 3) trigger g.at(n);", "inthreads (n < 3 && t < 32) { trigger g.at(n); }"):
@@ -80,6 +84,8 @@ def test_slot_and_generation_of_a_deadlock() -> None:
         assert "wait for `e[1]` (generation 2) at line 9" in text
 
 
+@pytest.mark.gpu_refuses("UNS01")  # threads that data select
+@pytest.mark.cpu_only
 def test_threads_that_do_not_reach_a_barrier() -> None:
     """A condition on data that is not the same for all; the compiler cannot know, the run says so."""
     source = """
@@ -105,6 +111,7 @@ def test_threads_that_do_not_reach_a_barrier() -> None:
     assert first == "cell:9:32: f: deadlock: 24 instances wait at a barrier at line 9; 40 instances have ended"
 
 
+@pytest.mark.cpu_only
 def test_threads_that_meet_at_different_statements() -> None:
     source = """
         __co__ s32 [64] f(s32 [64] x) {
@@ -128,6 +135,7 @@ def test_threads_that_meet_at_different_statements() -> None:
         function(x)
 
 
+@pytest.mark.cpu_only
 def test_named_barrier_that_too_few_reach() -> None:
     text = failure(roles("__bar_sync(3, 96);", "__bar_sync(3, 96);"))
     assert text == (
@@ -136,6 +144,7 @@ def test_named_barrier_that_too_few_reach() -> None:
     )
 
 
+@pytest.mark.cpu_only
 def test_block_that_waits_for_itself() -> None:
     source = """
         __co__ s32 [4] f() {
@@ -151,6 +160,7 @@ def test_block_that_waits_for_itself() -> None:
 # ------------------------------------------------------------------------------------------------- misused events
 
 
+@pytest.mark.cpu_only
 def test_trigger_two_generations_ahead() -> None:
     text = failure(roles("trigger e; trigger e; wait g;", "wait e; wait e; trigger g;"))
     assert text == (
@@ -158,6 +168,7 @@ def test_trigger_two_generations_ahead() -> None:
     )
 
 
+@pytest.mark.cpu_only
 def test_wait_that_skips_a_generation() -> None:
     """Parity on a GPU would let it pass or hang."""
     text = failure(roles("trigger e[0]; trigger e[1];", "wait e.at(2);", "e[2]"))
@@ -167,6 +178,7 @@ def test_wait_that_skips_a_generation() -> None:
     )
 
 
+@pytest.mark.cpu_only
 @pytest.mark.parametrize(
     "first, second", [("trigger e.at(x.at(t) - 40);", "wait e.at(0);"), ("trigger e.at(0);", "wait e.at(0 - x.at(5));")]
 )
@@ -183,6 +195,7 @@ def test_event_that_nobody_waits_for_may_be_triggered_at_will() -> None:
 # ---------------------------------------------------------------------------------------- failed checks, interrupts
 
 
+@pytest.mark.races
 @pytest.mark.parametrize("blocks", [1, 50])
 def test_failed_check_inside_a_fiber(blocks: int) -> None:
     """It stops the launch, while the other role waits for what will never come."""
@@ -300,6 +313,7 @@ __co__ s32 [8] f(s32 [8] x) {
 """
 
 
+@pytest.mark.cpu_only  # more than a thread of a GPU may have
 def test_large_local_storage_is_on_the_stack_and_given_back() -> None:
     x = np.arange(8, dtype=np.int32) * 3
     function = croq.compile(LARGE).f

@@ -185,6 +185,7 @@ def test_one_loader_and_two_consumers() -> None:
     np.testing.assert_array_equal(croq.compile(source).f(x), expect)
 
 
+@pytest.mark.races
 @pytest.mark.parametrize("threads, expect", [("<64>", {2, 3}), ("<96>", {3})])
 def test_event_that_says_how_many_arrive(threads: str, expect: set[int]) -> None:
     """Two roles of 32 and 64 threads share an event. With 96 arrivals both are needed, and the waiter sees what both
@@ -232,6 +233,7 @@ def test_roles_chosen_by_the_thread() -> None:
     np.testing.assert_array_equal(croq.compile(source).f(x), x[:, ::-1] * 3)
 
 
+@pytest.mark.races
 def test_one_thread_of_a_role_arrives_for_all() -> None:
     source = """
         __co__ s32 [4, 32] f(s32 [4, 32] x) {
@@ -283,6 +285,7 @@ def test_spinning_until_an_event_is_ready() -> None:
     np.testing.assert_array_equal(croq.compile(source).f(x), ((x + 1) * 2)[::-1])
 
 
+@pytest.mark.cpu_only  # compilers of GPUs take the load out of the loop
 def test_loop_that_waits_for_a_flag_in_shared_storage() -> None:
     source = """
         __co__ s32 [32] f(s32 [32] x) {
@@ -497,6 +500,7 @@ def test_threads_that_yield_are_not_expected_any_more() -> None:
     np.testing.assert_array_equal(croq.compile(source).f(x), expect)
 
 
+@pytest.mark.gpu_refuses("UNS01")  # threads that data select
 def test_number_of_groups_that_the_block_knows() -> None:
     source = """
         __co__ s32 [3, 6, 32] f(s32 [32] x, int n) {

@@ -133,6 +133,7 @@ def test_group_barrier_inside_a_role(written: bool) -> None:
     np.testing.assert_array_equal(run(b.returning("f", (), r, [b.launch("f", kernel)])), expect)
 
 
+@pytest.mark.cpu_only
 def test_deadlock_is_reported_with_the_waiting_statements() -> None:
     source = """
         __co__ s32 [32] f(s32 [32] x) {

@@ -37,7 +37,10 @@ def _nvcc() -> str:
 
 
 NVCC = _nvcc()
-pytestmark = pytest.mark.skipif(not NVCC, reason="nvcc (or g++, which it calls) is not installed")
+pytestmark = [
+    pytest.mark.skipif(not NVCC, reason="nvcc (or g++, which it calls) is not installed"),
+    pytest.mark.cpu_only,
+]
 
 
 @dataclasses.dataclass(frozen=True)

@@ -233,11 +233,11 @@ CROQ_INLINE T croq_sigmoid(T x) {
 // log(1 + e^x) without overflow for large x.
 template <typename T>
 CROQ_INLINE T croq_softplus(T x) { return (x > (T)0 ? x : (T)0) + croq_log1p(croq_exp(-croq_fabs(x))); }
-// x/2 (1 + tanh u) is x / (1 + e^-2u), which does not cancel for negative x.
+// x/2 (1 + tanh u) is x / (1 + e^-2u), which does not cancel for negative x, nor underflow before its result.
 template <typename T>
 CROQ_INLINE T croq_gelu(T x) {
-  const T u = (T)0.79788456 * (x + (T)0.044715 * (x * x * x));
-  return x / ((T)1 + croq_exp((T)-2 * u));
+  const T u = (T)0.79788456 * (x + (T)0.044715 * (x * x * x)), e = croq_exp((T)-2 * croq_fabs(u));
+  return (x < (T)0 ? x * e : x) / ((T)1 + e);
 }
 
 // ------------------------------------------------------------------------------------------------------ atomics

@@ -250,8 +250,8 @@ CROQ_INLINE int croq_swizzle(int offset, int mask) { return offset ^ ((offset >>
   }                                                                                                      \
   CROQ_INLINE type croq_softplus_##kind(type x) { return (x > (type)0 ? x : (type)0) + log1p(exp(-fabs(x))); } \
   CROQ_INLINE type croq_gelu_##kind(type x) {                                                            \
-    const type u = (type)0.79788456 * (x + (type)0.044715 * (x * x * x));                                \
-    return x / ((type)1 + exp((type)-2 * u));                                                            \
+    const type u = (type)0.79788456 * (x + (type)0.044715 * (x * x * x)), e = exp((type)-2 * fabs(u));   \
+    return (x < (type)0 ? x * e : x) / ((type)1 + e);                                                    \
   }
 #ifdef cl_khr_fp64
 CROQ_MATH(f64, double)
