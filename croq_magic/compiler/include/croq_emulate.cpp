@@ -96,6 +96,7 @@ struct Region {      // a range of memory that kernels may use, with what is kno
   char* mapping;     // of a global buffer
   int64_t mapped;
   int32_t fresh;     // it holds what kernels have written, and nothing else
+  Region* next;      // of those that are released and still looked at
 };
 const int64_t kZone = 4096;
 

@@ -44,6 +44,10 @@ const int64_t kDesert = 1ll << 30;
 Region** buffers;
 int64_t buffer_count, buffer_capacity;
 pthread_mutex_t buffer_lock = PTHREAD_MUTEX_INITIALIZER;
+// Launches look through all buffers there are, those of other threads' launches among them: while any runs, released ones
+// are kept aside.
+int64_t watches;
+Region* set_aside;
 
 // Without so many addresses to spare, buffers have neighbours.
 bool map_buffer(Region& region, int64_t bytes) {
@@ -90,6 +94,29 @@ EXPORT void* croq_emulate_allocate(int64_t bytes) {
   return region->begin;
 }
 
+namespace {
+
+void unmap_buffers(Region* first) {
+  while (first) {
+    Region* region = first;
+    first = region->next;
+    drop_cells(*region);
+    munmap(region->mapping, (size_t)region->mapped);
+    free(region);
+  }
+}
+
+// The end of a launch.
+void let_go_of_buffers() {
+  Region* released = nullptr;
+  pthread_mutex_lock(&buffer_lock);
+  if (--watches == 0) released = set_aside, set_aside = nullptr;
+  pthread_mutex_unlock(&buffer_lock);
+  unmap_buffers(released);
+}
+
+}  // namespace
+
 EXPORT void croq_emulate_release(void* place) {
   Region* region = nullptr;
   pthread_mutex_lock(&buffer_lock);
@@ -98,11 +125,13 @@ EXPORT void croq_emulate_release(void* place) {
       region = buffers[i];
       buffers[i] = buffers[--buffer_count];
     }
+  if (region && watches) {
+    region->next = set_aside;
+    set_aside = region;
+    region = nullptr;
+  }
   pthread_mutex_unlock(&buffer_lock);
-  if (!region) return;
-  drop_cells(*region);
-  munmap(region->mapping, (size_t)region->mapped);
-  free(region);
+  unmap_buffers(region);
 }
 
 // Whether a buffer holds something (which is so if nothing else is said), or only what kernels write into it.

@@ -588,6 +588,7 @@ void begin_watch(Worker* worker) {
   watch->regions = (Region**)malloc(sizeof(Region*) * (size_t)(buffer_count + 1));
   memcpy((void*)watch->regions, (void*)buffers, sizeof(Region*) * (size_t)buffer_count);
   watch->count = buffer_count;
+  ++watches;
   pthread_mutex_unlock(&buffer_lock);
   qsort((void*)watch->regions, (size_t)watch->count, sizeof(Region*), compare_regions);
   Image image = {worker->launch->module, watch};
@@ -604,6 +605,7 @@ void end_watch(Worker* worker) {
   free((void*)watch->regions);
   free(watch);
   worker->watch = nullptr;
+  let_go_of_buffers();
 }
 
 }  // namespace

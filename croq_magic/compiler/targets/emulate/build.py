@@ -77,6 +77,7 @@ def _pinned(text: str) -> str:
 def _flags(compiler: toolchain.Compiler, checked: bool) -> tuple[str, ...]:
     common = [*toolchain.flags(compiler, True), "-g1", "-gdwarf-4", "-fno-rtti", "-UNDEBUG", "-xc++"]
     common.append("-fno-strict-aliasing")  # vectors are elements of other types, as for compilers of CUDA
+    common.append("-fstack-clash-protection")  # large frames meet the end of their stack, not what lies behind it
     if compiler.family == "gcc":
         common += ["-fno-gnu-unique", "-fno-semantic-interposition"]
         if checked:
