@@ -57,6 +57,7 @@ def test_defines() -> None:
     np.testing.assert_array_equal(v, [3, 3, 3, 3])
 
 
+@pytest.mark.cpu_only
 def test_text_forms() -> None:
     program = croq.compile(IDENTITY)
     assert "touch" in program.source() and "touch" in program.ir()

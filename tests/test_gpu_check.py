@@ -6,6 +6,7 @@ import importlib.machinery
 import importlib.util
 import json
 import os
+import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -89,6 +90,9 @@ def test_nothing_to_run_is_no_success(gpu_check: Any, tmp_path: Path) -> None:
 
 def test_all_that_is_compared_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """At the sizes of a GPU, which the emulator never sees."""
+    from programs import conformance  # noqa: F401  (the tests' own `programs` comes back afterwards)
+
+    monkeypatch.delitem(sys.modules, "programs")
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import gpu
     from targets.cuda_text import cubin, emission
@@ -109,6 +113,9 @@ def test_all_that_is_compared_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_step_that_hangs_or_crashes_leaves_the_others(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    from programs import conformance  # noqa: F401  (the tests' own `programs` comes back afterwards)
+
+    monkeypatch.delitem(sys.modules, "programs")
     monkeypatch.syspath_prepend(str(ROOT / "benchmarks"))
     import gpu
 

@@ -157,7 +157,7 @@ def _estimate(e: ir.Expr, size: ir.Expr) -> Verdict:
     if not (_negative(below) or _negative(above)):
         return UNKNOWN
     low, high = integers.interval(e)
-    return Verdict(Outcome.DISPROVEN, low if low == high else high if _negative(below) else low)
+    return Verdict(Outcome.DISPROVEN, low if low == high else None)  # the ends of an interval need not be reached
 
 
 def _at_least_zero(target: ir.Expr, facts: Facts) -> bool:

@@ -1,18 +1,14 @@
-"""Whole programs on CUDA, without a GPU: both halves of the single source compile, programs build, and say what is
-missing when they run."""
+"""Whole programs on CUDA, without a GPU: they build, and say what is missing when they run. What nvcc makes of their
+single sources is tested in test_nvcc.py."""
 
 from __future__ import annotations
 
-import re
-import subprocess
 from pathlib import Path
 
 import pytest
-from programs.conformance import PROGRAMS
 
 import croq_magic as croq
 from croq_magic.compiler import whole
-from croq_magic.compiler.bundled import INCLUDE
 from croq_magic.compiler.source import Source
 from croq_magic.compiler.targets import base as targets
 from croq_magic.compiler.targets.cuda import nvrtc, single_source
@@ -21,14 +17,6 @@ from croq_magic.errors import CompileError, TargetError
 HERE = Path(__file__).parent
 SEEDS = HERE.parent / "programs" / "seeds"
 NAME = "p.co"
-MAIN = "\nint main() { return 0; }\n"
-STDINT = """#pragma once
-typedef signed char int8_t; typedef short int16_t; typedef int int32_t; typedef long long int64_t;
-typedef unsigned char uint8_t; typedef unsigned short uint16_t; typedef unsigned int uint32_t;
-typedef unsigned long long uint64_t; typedef unsigned long long uintptr_t;
-"""
-# Half precision, device functions and templates, assembly of checks, events, tensor cores, TMA.
-CHOSEN = ("C28", "C45", "C48", "C51", "C53", "C57")
 
 
 def _compiler() -> nvrtc.Nvrtc | None:
@@ -40,51 +28,6 @@ def _compiler() -> nvrtc.Nvrtc | None:
 
 COMPILER = _compiler()
 needs_nvrtc = pytest.mark.skipif(COMPILER is None, reason="NVRTC is not installed")
-
-
-def programs() -> list[tuple[str, str]]:
-    found = [(path.stem, path.read_text()) for path in sorted(SEEDS.glob("*.co"))]
-    return found + [(p.name, p.source() + MAIN) for p in PROGRAMS if p.name.startswith(CHOSEN)]
-
-
-def single(text: str) -> str:
-    """The program's own part of the single source."""
-    program = whole.transpile(Source(text, NAME), "cuda", "sm_90a")
-    return program.text
-
-
-@needs_nvrtc
-@pytest.mark.parametrize(("name", "text"), programs(), ids=lambda value: value if "\n" not in value else "")
-def test_the_device_half_of_the_single_source_compiles(name: str, text: str, tmp_path: Path) -> None:
-    assert COMPILER is not None
-    whole_text = single(text)
-    own = whole_text[whole_text.index(f'#line 1 "{NAME}"') :]
-    kept = re.findall(
-        r"namespace croq_cok \{.*?^\}\n|namespace croq_gpu \{.*?^\}  // namespace croq_gpu\n"
-        r"|^(?:template[^\n]*\n)?(?:template <[^\n]*> )?__device__ .*?^\}\n|^template[^\n]*__device__[^\n]*\}\n",
-        own,
-        re.DOTALL | re.MULTILINE,
-    )
-    assert any("__global__" in part for part in kept)
-    (tmp_path / "stdint.h").write_text(STDINT)
-    (tmp_path / "stddef.h").write_text("")
-    head = '#define CROQ_SINGLE_SOURCE\n#include "croq_types.h"\n#include "croq_cuda.h"\n'
-    folders = [f"--include-path={folder}" for folder in (INCLUDE, tmp_path)]
-    assert COMPILER.compile(head + "".join(kept), "sm_90a", ["--std=c++17", *folders])
-
-
-@needs_nvrtc
-@pytest.mark.parametrize("name", ["ele_add", "ele_add_separate_source", "matmul_dma"])
-def test_the_host_half_of_the_single_source_compiles(name: str, tmp_path: Path) -> None:
-    assert COMPILER is not None
-    folders = [folder for folder in COMPILER.place.headers if Path(folder, "cuda_runtime.h").exists()]
-    if not folders:
-        pytest.skip("the headers of CUDA's runtime are not installed")
-    (tmp_path / "p.cu").write_text(single((SEEDS / f"{name}.co").read_text()))
-    command = ["g++", "-std=c++17", "-fsyntax-only", "-w", f"-I{HERE}", "-include", "cuda_stub.h"]
-    command += [*(f"-isystem{folder}" for folder in folders), "-x", "c++", str(tmp_path / "p.cu")]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
 
 
 def test_host_and_device_text_stay_in_the_single_source() -> None:

@@ -194,6 +194,7 @@ __co__ f32 [32, 32] turn(f32 [32, 32] x) {
         np.testing.assert_array_equal(program.turn(x), x.T)
 
 
+@pytest.mark.cpu_only
 def test_only_the_emulator_profiles() -> None:
     program = croq.compile("__co__ s32 f(s32 a) { return a; }", target="cpu")
     with pytest.raises(croq.TargetError, match="emulate"):
