@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.visit import walk
@@ -87,6 +87,13 @@ def loads(nodes: Iterable[object], who: Who) -> Iterator[Access]:
 def of_statement(s: ir.Stmt) -> tuple[Access, ...]:
     """Accesses of a statement without the statements inside it (their conditions and bounds included)."""
     return tuple(dict.fromkeys(_accesses(s)))
+
+
+def written_buffers(nodes: Sequence[ir.Node]) -> set[ir.Buffer]:
+    """Buffers that nodes may write; all of them where C++ text or assembly may."""
+    if any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes):
+        return {n for n in nodes if isinstance(n, ir.Buffer)}
+    return {a.buffer for n in nodes if isinstance(n, ir.Stmt) for a in of_statement(n) if a.mode is not Mode.READ}
 
 
 def _accesses(s: ir.Stmt) -> Iterator[Access]:

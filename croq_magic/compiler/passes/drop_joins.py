@@ -24,7 +24,7 @@ import dataclasses
 from typing import ClassVar
 
 from croq_magic.compiler import ir
-from croq_magic.compiler.passes.accesses import Mode, of_statement
+from croq_magic.compiler.passes.accesses import written_buffers
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.dependences import Dependences
 from croq_magic.compiler.passes.owner_tables import Tables
@@ -71,11 +71,10 @@ def _inserted(s: ir.Barrier) -> bool:
 
 
 def _written(nodes: list[ir.Node]) -> set[ir.Buffer]:
-    """Buffers that a kernel may write."""
-    if any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes):
-        return {n for n in nodes if isinstance(n, ir.Buffer)}
-    found = {a.buffer for n in nodes if isinstance(n, ir.Stmt) for a in of_statement(n) if a.mode is not Mode.READ}
-    return found | {n.buffer for n in nodes if isinstance(n, ir.Declare) and (n.buffer.zeroed or n.init is not None)}
+    """Buffers that a kernel may write, or whose declaration does."""
+    return written_buffers(nodes) | {
+        n.buffer for n in nodes if isinstance(n, ir.Declare) and (n.buffer.zeroed or n.init is not None)
+    }
 
 
 class _Dropping:

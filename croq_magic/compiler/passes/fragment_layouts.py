@@ -17,9 +17,9 @@ import dataclasses
 from collections.abc import Sequence
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.types import BOOL
 
-WARP = 32
 Coords = tuple[ir.Expr, ...]
 
 

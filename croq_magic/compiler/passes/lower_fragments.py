@@ -235,32 +235,40 @@ class Lowering:
         return total, (ir.Declare(buffer, zero),), (self.elementwise(target, scaled),)
 
     def expanded(self, kept: ir.View, metadata: ir.View, dtype: DType) -> tuple[ir.View, ir.Body]:
-        """A 2:4-sparse operand in full. Byte j of a row of `metadata` covers K 8j..8j+7, its low nibble the first
-        group of four; a nibble holds the two positions, the first in its low bits."""
+        """A 2:4-sparse operand in full."""
         rows, half = kept.extents
         buffer = ir.Buffer(
             self.fresh("mma_a"), dtype, ir.Storage.LOCAL, (rows, integers.mul(half, integers.constant(2)))
         )
         full = views.whole(buffer)
-        four, two = integers.constant(4), integers.constant(2)
 
         def place(i: ir.Var, group: ir.Var) -> ir.Body:
-            byte = cast(ir.Load(metadata, (i, integers.floordiv(group, two))), S32)
-            shift = integers.mul(integers.mod(group, two), four)
-            nibble = ir.Var(self.fresh("nibble"), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
-            value = ir.Binary("&", ir.Binary(">>", byte, shift, S32), integers.constant(15), S32)
-            out: list[ir.Stmt] = [ir.Let(nibble, value)]
-            for position in (0, 1):
-                bits = ir.Binary(">>", nibble, integers.constant(2 * position), S32)
-                slot = ir.Binary("&", bits, integers.constant(3), S32)
-                column = ir.Binary("+", integers.mul(group, four), slot, S32)
-                source = ir.Load(kept, (i, integers.add(integers.mul(group, two), integers.constant(position))))
-                out.append(ir.Store(full, (i, column), cast(source, dtype)))
-            return tuple(out)
+            nibble, pair = self.kept_pair(kept, metadata, i, group)
+            return (nibble, *(ir.Store(full, (i, column), cast(value, dtype)) for column, value in pair))
 
-        groups = integers.floordiv(half, two)
+        groups = integers.floordiv(half, integers.constant(2))
         zero = ir.Const(0.0 if dtype.is_float else 0, dtype)
         return full, (ir.Declare(buffer, zero), self.over((rows, groups), place))
+
+    def kept_pair(
+        self, kept: ir.View, metadata: ir.View, i: ir.Var, group: ir.Var
+    ) -> tuple[ir.Let, list[tuple[ir.Expr, ir.Load]]]:
+        """The two values that are kept of a group of four in a 2:4-sparse row, each behind its column, and what has to
+        stand before them: byte j of a row of `metadata` covers K 8j..8j+7, its low nibble the first group; a nibble
+        holds the two positions, the first in its low bits."""
+        four, two = integers.constant(4), integers.constant(2)
+        byte = cast(ir.Load(metadata, (i, integers.floordiv(group, two))), S32)
+        shift = integers.mul(integers.mod(group, two), four)
+        nibble = ir.Var(self.fresh("nibble"), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
+        bits = ir.Binary("&", ir.Binary(">>", byte, shift, S32), integers.constant(15), S32)
+        pair: list[tuple[ir.Expr, ir.Load]] = []
+        for position in (0, 1):
+            slot = ir.Binary(">>", nibble, integers.constant(2 * position), S32)
+            slot = ir.Binary("&", slot, integers.constant(3), S32)
+            column = ir.Binary("+", integers.mul(group, four), slot, S32)
+            value = ir.Load(kept, (i, integers.add(integers.mul(group, two), integers.constant(position))))
+            pair.append((column, value))
+        return ir.Let(nibble, bits), pair
 
     def scale(self, s: ir.MmaScale, copies: Copies) -> ir.Body:
         target = self.view(s.target, copies)

@@ -15,7 +15,8 @@ from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.structure import inner_regions, instances
 
 Level = ir.Level
-LANES = {Level.THREAD: 1, Level.GROUP: 32, Level.GROUP4: 128}
+WARP = 32  # threads
+LANES = {Level.THREAD: 1, Level.GROUP: WARP, Level.GROUP4: 4 * WARP}
 _AXES = "xyz"
 
 

@@ -47,20 +47,13 @@ class Products(Lowering):
     def sparse_products(
         self, total: ir.Var, kept: ir.View, right: ir.View, metadata: ir.View, i: ir.Var, j: ir.Var
     ) -> list[ir.Stmt]:
-        """`total += ` the products of a 2:4-sparse row; see `Lowering.expanded` for the metadata."""
+        """`total += ` the products of a 2:4-sparse row."""
         dtype: DType = total.dtype
-        four, two = integers.constant(4), integers.constant(2)
-        groups = integers.floordiv(kept.extents[1], two)
+        groups = integers.floordiv(kept.extents[1], integers.constant(2))
         group = ir.Var(self.fresh("group"), S32, ir.Role.LOOP, integers.ZERO, groups)
-        byte = cast(ir.Load(metadata, (i, integers.floordiv(group, two))), S32)
-        shift = integers.mul(integers.mod(group, two), four)
-        nibble = ir.Var(self.fresh("nibble"), S32, ir.Role.LET, integers.ZERO, integers.constant(16))
-        value = ir.Binary("&", ir.Binary(">>", byte, shift, S32), integers.constant(15), S32)
-        body: list[ir.Stmt] = [ir.Let(nibble, value)]
-        for position in (0, 1):
-            bits = ir.Binary(">>", nibble, integers.constant(2 * position), S32)
-            place = ir.Binary("+", integers.mul(group, four), ir.Binary("&", bits, integers.constant(3), S32), S32)
-            left = ir.Load(kept, (i, integers.add(integers.mul(group, two), integers.constant(position))))
-            product = ir.Binary("*", cast(left, dtype), cast(ir.Load(right, (place, j)), dtype), dtype)
+        nibble, pair = self.kept_pair(kept, metadata, i, group)
+        body: list[ir.Stmt] = [nibble]
+        for row, left in pair:
+            product = ir.Binary("*", cast(left, dtype), cast(ir.Load(right, (row, j)), dtype), dtype)
             body.append(ir.Assign(total, ir.Binary("+", total, product, dtype)))
         return [ir.For(group, integers.ZERO, groups, 1, tuple(body))]

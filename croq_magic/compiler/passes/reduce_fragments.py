@@ -12,9 +12,10 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from croq_magic.compiler import integers, ir, views
-from croq_magic.compiler.passes.fragment_layouts import WARP, Along, Rows, warp_part
+from croq_magic.compiler.passes.fragment_layouts import Along, Rows, warp_part
 from croq_magic.compiler.passes.fragment_plan import Plan, reduction
 from croq_magic.compiler.passes.lower_fragments import Copies, cast, compute_type
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.types import BOOL, S32, DType
 
 if TYPE_CHECKING:

@@ -36,13 +36,13 @@ from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes import instance_groups
 from croq_magic.compiler.passes.base import Context
 from croq_magic.compiler.passes.instance_groups import Lanes, Order
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.passes.structure import fresh_name, map_kernels
 from croq_magic.compiler.types import BOOL, S32, S64
 from croq_magic.compiler.visit import substitute, walk
 
 Level = ir.Level
 _PRIVATE = (ir.Storage.LOCAL, ir.Storage.REGISTER)
-_WARP = 32  # threads of the smallest block
 _TOGETHER_AT_ONCE = 8  # instances of the last block that a thread has under way
 _TOGETHER = (
     *(ir.Region, ir.Barrier, ir.NamedBarrier, ir.Fence, ir.Masked, ir.Event, ir.Fragment),
@@ -85,7 +85,7 @@ class SpreadBlocks:
         place = ir.Var(fresh_name("place", taken), S32 if small else S64, ir.Role.REGION, integers.ZERO, total)
         width = instance_groups.widest(root.body, self.vector) if short else 1
         found: Lanes | None = None
-        if width > 1 and (count is None or count >= self.units * _WARP * width):
+        if width > 1 and (count is None or count >= self.units * WARP * width):
             found = instance_groups.lanes(root.body, pairs, place, width, taken)
         return _Shares(self, root, pairs, place, taken, found).region()
 
@@ -94,7 +94,7 @@ class SpreadBlocks:
         width = self.width
         if count is None:
             return width
-        while width > _WARP and count < width * instances * self.units:
+        while width > WARP and count < width * instances * self.units:
             width //= 2
         return min(width, max(1, count))
 

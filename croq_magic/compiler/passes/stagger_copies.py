@@ -16,12 +16,11 @@ from typing import ClassVar
 
 from croq_magic.compiler import integers, ir
 from croq_magic.compiler.passes.base import Context
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.passes.structure import bodies, map_kernels, with_bodies
 from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.targets.simt.copies import PRIVATE, THREAD, chunks, plan
 from croq_magic.compiler.targets.simt.threads import grid_chain, threads_of
-
-LANES = 32
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,7 +39,7 @@ def _kernel(root: ir.Region) -> ir.Region:
     except Unsupported:
         return root
     count = threads_of(block).count
-    if count is None or count < 2 * LANES:
+    if count is None or count < 2 * WARP:
         return root
     staggering = _Staggering(count)
     return dataclasses.replace(root, body=staggering.body(root.body))
@@ -75,5 +74,5 @@ class _Staggering:
         if not 1 < total < self.count:
             return s
         first = self.busy if self.busy + total <= self.count else 0
-        self.busy = first + -(-total // LANES) * LANES
+        self.busy = first + -(-total // WARP) * WARP
         return dataclasses.replace(s, hints=(*s.hints, f"{THREAD}{first}")) if first else s

@@ -268,9 +268,6 @@ class OpenclDialect(Dialect):
     def event_wait(self, event: str, generation: str) -> str:
         raise self._no_events()
 
-    def event_pending(self, event: str, generation: str) -> str:
-        raise self._no_events()
-
     # ------------------------------------------------------------------------------------------------ messages
 
     def fail(self, report: str, number: int, values: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ the same time need numbers of their own. Units of several warps have 15, 14, ...
 from __future__ import annotations
 
 from croq_magic.compiler import integers, ir
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.targets.simt.threads import unit_threads
 from croq_magic.compiler.visit import walk
 
-LANES = 32
 _UNITS = (ir.Level.GROUP, ir.Level.GROUP4)
 _LAST = 15
 MOST_UNITS = 8  # of one size that have numbers
@@ -23,7 +23,7 @@ class BarrierNumbers:
         nodes = list(walk(body))
         given = [integers.value(node.number) for node in nodes if isinstance(node, ir.NamedBarrier)]
         regions = [node for node in nodes if isinstance(node, ir.Region) and node.level in _UNITS]
-        sizes = {size for region in regions if (size := integers.value(unit_threads(region))) and size > LANES}
+        sizes = {size for region in regions if (size := integers.value(unit_threads(region))) and size > WARP}
         sizes = {size for size in sizes if count // size <= MOST_UNITS}
         self._group_of = {tuple(range(i, i + n)): i // n for n in sizes for i in range(0, count, n)}
         taken = {*given, *(_LAST - place for place in self._group_of.values())}

@@ -15,6 +15,7 @@ from typing import Any
 
 from croq_magic.compiler import evaluate, integers, ir
 from croq_magic.compiler.diagnostics import Diagnostic, Severity
+from croq_magic.compiler.passes.map_limits import WARP
 from croq_magic.compiler.passes.vectorise_copies import width_of
 from croq_magic.compiler.targets.emit_cxx import Unsupported
 from croq_magic.compiler.targets.simt.expressions import buffer_offset
@@ -23,7 +24,6 @@ from croq_magic.compiler.types import BOOL
 from croq_magic.compiler.visit import children, substitute, walk
 
 SECTOR = 32  # bytes
-LANES = 32
 WORSE = 4  # times as many sectors as needed are worth a note
 CODE = "PRF01"
 _MAX_INDICES = 4  # of a region whose orders are tried
@@ -80,7 +80,7 @@ def advice(functions: Iterable[ir.Function]) -> list[Diagnostic]:
 
 def findings(block: ir.Region, threads: Threads) -> Iterator[Finding]:
     """All element accesses of device memory in the code of threads whose addresses are known."""
-    if threads.count is None or threads.count < LANES:
+    if threads.count is None or threads.count < WARP:
         return
     values = _values(block)
     for access, chain, conditions in _accesses(block, (), ()):
@@ -183,8 +183,8 @@ def _sectors(
         return None
     unit = view.buffer.dtype.size
     try:
-        for first in range(0, count, LANES):
-            lanes = [t for t in range(first, min(first + LANES, count)) if all(test(t) for test in tests)]
+        for first in range(0, count, WARP):
+            lanes = [t for t in range(first, min(first + WARP, count)) if all(test(t) for test in tests)]
             if lanes:
                 elements = {int(address(t)) for t in lanes}
                 sectors = {element * unit // SECTOR for element in elements}

@@ -54,10 +54,6 @@ class Crews(Joins):
 
     # -------------------------------------------------------------------------------------------------- together
 
-    def selection(self) -> Selection | None:
-        """The threads that get here, as far as their indices tell."""
-        return select(self.threads, self.chain, self.conditions)
-
     def crew(self) -> Crew:
         """The threads that carry out a collective statement together: all of the block that get there
         (`passes/participants.py`). A set that is neither neighbours nor whole warps leaves it to its first thread."""

@@ -176,11 +176,7 @@ class Events(Statements):
 
     def _seed(self, s: ir.Trigger) -> None:
         """As many arrivals as the role has threads, behind a barrier, since those who arrive speak for all."""
-        allowed = self.pending_groups(s)
-        if allowed is not None:
-            self.line(self.dialect.async_wait(allowed))
-        if not self.single:
-            self.line(self.dialect.block_barrier())
+        self.join(ir.Level.BLOCK, s.span)
         arrivals = self._parties_name(s.event)
         i = self.names.fresh("i")
         with self.block(f"for (unsigned {i} = {self.thread}; {i} < {arrivals}; {i} += {self.threads.count})"):

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from croq_magic.compiler import integers, ir
-from croq_magic.compiler.passes.accesses import Mode, of_statement
+from croq_magic.compiler.passes.accesses import written_buffers
 from croq_magic.compiler.passes.place_shared import byte_size, place_shared
 from croq_magic.compiler.passes.structure import nested
 from croq_magic.compiler.targets.emit_cxx import TIMES, Names
@@ -68,7 +68,7 @@ class KernelEmitter(Events):
         self.register_dims = register_dims(self.root)
         self.arguments: dict[str, KernelArgument] = {}
         self.uses_counter = False
-        self.written = _written(self.root)
+        self.written = written_buffers(list(walk(self.root)))
         self.watched = watched(self.root)
         self.layout = shared_layout(
             self.block_region, place_shared(self.block_region), self.dialect.static_shared_bytes
@@ -442,16 +442,3 @@ def _alone(chain: Sequence[ir.Region]) -> bool:
 def _extents(arguments: tuple[KernelArgument, ...]) -> list[KernelArgument]:
     """Those arguments that are symbolic extents."""
     return [a for a in arguments if isinstance(a.node, ir.Var) and a.node.role is ir.Role.DIM]
-
-
-def _written(root: ir.Region) -> set[ir.Buffer]:
-    """Buffers that a kernel may write; all of them where C++ text may."""
-    nodes = list(walk(root))
-    opaque = any(isinstance(n, (ir.CxxText, ir.Asm)) for n in nodes)
-    found: set[ir.Buffer] = set()
-    for n in nodes:
-        if isinstance(n, ir.Buffer) and opaque:
-            found.add(n)
-        if isinstance(n, ir.Stmt):
-            found |= {a.buffer for a in of_statement(n) if a.mode is not Mode.READ}
-    return found
